@@ -106,6 +106,22 @@ asv-pages:  ## the benchmarks of asv at this commit (BENCH=Fuse: some), and all 
 	$(PYTHON) -m asv run -E existing --set-commit-hash $(shell git rev-parse HEAD) --bench '$(BENCH)'
 	$(PYTHON) -m asv publish --html-dir docs/_build/html/asv
 
+HISTORY ?= /tmp/ensemble-asv-history
+COMMITS ?= 10
+EVERY ?= 20
+
+asv-history:  ## the benchmarks of asv at COMMITS commits, EVERY apart, in a clone at HISTORY; results in benchmarks/asv
+	rm -rf $(HISTORY)
+	git clone -q . $(HISTORY)
+	git -C $(HISTORY) checkout -q --detach && git -C $(HISTORY) branch -q -f main
+	sed 's|"results_dir": "[^"]*"|"results_dir": "$(CURDIR)/benchmarks/asv"|' asv.conf.json > $(HISTORY)/history.conf.json
+	$(PYTHON) -m asv machine --yes
+	for commit in $$(git log --first-parent --format=%H | awk 'NR % $(EVERY) == 1 % $(EVERY)' | head -n $(COMMITS)); do \
+		(cd $(HISTORY) && git checkout -q $$commit && ASV_PYTHONPATH=$(HISTORY) \
+			$(PYTHON) -m asv --config history.conf.json \
+			run -E existing --set-commit-hash $$commit --bench '$(BENCH)') || echo "$$commit was not measured"; \
+	done
+
 docs-tour:  ## the built site in Chromium at two widths: pip install playwright axe-core-python
 	$(PYTHON) -m tools.site_tour docs/_build/html
 
@@ -129,4 +145,4 @@ conda:  ## the conda package and its tests, from a channel of wheels at CONDA (P
 	ls $(CONDA)/out/noarch/*.conda
 
 .PHONY: help lint format test test-slow test-lowest test-newest test-libraries rough test-gpu conformance support bench asv-check \
-	docs docs-links docs-links-inside docs-tour asv-pages dist conda
+	docs docs-links docs-links-inside docs-tour asv-pages asv-history dist conda

@@ -18,7 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.common import cuda_device, save, show
+from benchmarks.common import EnsembleBenchmark, cuda_device, save, show
 from ensemble._backend import array_namespace, prototype, synchronize
 from ensemble.apps.analyses import (
     ar1_load,
@@ -56,6 +56,38 @@ def threads(count: int) -> Iterator[None]:
 
 LONG = 5.0
 """Seconds of a first call that is measured itself: smaller sizes have compiled its kernels."""
+
+
+class Analyses(EnsembleBenchmark):
+    """The five analyses, at small sizes, the quadrature over eight variables."""
+
+    params = (["numba", "cuda"], [32])
+
+    def setup(self, backend: str, n_samples: int) -> None:
+        super().setup(backend, n_samples)
+        self.load = ar1_load(128, n_samples)
+        for name in ("static", "frequency", "convolution", "oscillator", "quadrature"):
+            getattr(self, f"time_{name}")(backend, n_samples)
+
+    def time_static(self, backend: str, n_samples: int) -> None:
+        static_beam(128, np.ones(n_samples), backend=self.library)
+        self.wait()
+
+    def time_frequency(self, backend: str, n_samples: int) -> None:
+        frequency_response(100, 3.5, backend=self.library)
+        self.wait()
+
+    def time_convolution(self, backend: str, n_samples: int) -> None:
+        convolution_response(10, 128, self.load, backend=self.library)
+        self.wait()
+
+    def time_oscillator(self, backend: str, n_samples: int) -> None:
+        oscillator(n_samples, n_steps=N_STEPS, backend=self.library)
+        self.wait()
+
+    def time_quadrature(self, backend: str, n_samples: int) -> None:
+        gauss_hermite(8, backend=self.library)
+        self.wait()
 
 
 def milliseconds(run: Callable[[], Any], like: Any, at_most: float = 0.6) -> float:

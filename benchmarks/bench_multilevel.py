@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from benchmarks.common import SEED, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, save, show
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
 from ensemble.uq import Inputs, Vector
@@ -33,6 +33,20 @@ def diffusion(cells: int) -> Callable[[Any], Ensemble]:
         return Ensemble(np.einsum("i,is,is->s", weights, u, u))
 
     return model
+
+
+class Multilevel(EnsembleBenchmark):
+    """The mean of the integral of u^2 on meshes of 4 and 8 cells along an edge."""
+
+    params = (["numba"], [32])
+
+    def setup(self, backend: str, n_samples: int) -> None:
+        super().setup(backend, n_samples)
+        self.models = [diffusion(n) for n in (4, 8)]
+        self.time_multilevel(backend, n_samples)
+
+    def time_multilevel(self, backend: str, n_samples: int) -> None:
+        multilevel(self.models, INPUTS, atol=1e-2, finest_is_exact=True, seed=SEED, n_pilot=n_samples)
 
 
 def monte_carlo(model: Callable[[Any], Ensemble], n: int, seed: int, size: int) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.common import SEED, interleaved, median, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, save, show
 from ensemble import Ensemble, gallery, ode
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
@@ -36,6 +36,24 @@ STEPS = 1000
 def lorenz(t: Any, y: Any, p: Any, xp: Any) -> list[Any]:
     """The system of Lorenz (1963) with parameter rho."""
     return [10.0 * (y[1] - y[0]), y[0] * (p[0] - y[2]) - y[1], y[0] * y[1] - 8.0 / 3.0 * y[2]]
+
+
+class Trajectories(EnsembleBenchmark):
+    """Lorenz 63 over one unit of time: 100 fixed steps of order 4, and adaptive steps of order 5."""
+
+    def setup(self, backend: str, n_samples: int) -> None:
+        super().setup(backend, n_samples)
+        self.rho = Ensemble(np.linspace(26.0, 30.0, n_samples)[None])
+        self.time_fixed(backend, n_samples)
+        self.time_adaptive(backend, n_samples)
+
+    def time_fixed(self, backend: str, n_samples: int) -> None:
+        ode.solve(lorenz, np.ones(3), (0.0, 1.0), p=self.rho, method="rk4", step=0.01, backend=self.library)
+        self.wait()
+
+    def time_adaptive(self, backend: str, n_samples: int) -> None:
+        ode.solve(lorenz, np.ones(3), (0.0, 1.0), p=self.rho, backend=self.library)
+        self.wait()
 
 
 def fused_products() -> float:

@@ -177,8 +177,9 @@ HEAD = (
     '"x PEER" is the time of the peer over ours, both in the same run but for what is published; above 1 is faster. '
     '"Of the bound" is the time of the bound over the measured one.',
     "All figures with their commands, on more machines: [performance by topic](performance.md). What was tried and did "
-    "not help: [experiments](../benchmarks/EXPERIMENTS.md). Commits beside each other: `make asv-pages` after "
-    "`make docs` measures this one and adds asv/index.html to the site.",
+    "not help: [experiments](../benchmarks/EXPERIMENTS.md). Commits beside each other: `make asv-history` "
+    "measures ten, kept in `benchmarks/asv`; `make asv-pages` after `make docs` measures this one and adds "
+    "asv/index.html to the site.",
 )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 import ensemble as en
-from benchmarks.common import SEED, median, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, median, save, show
 
 ENSEMBLE_SIZE = 32
 
@@ -41,6 +41,15 @@ class Model:
             np.sin(WORK)
         self.clocked += time.process_time() - start
         return outputs
+
+
+class Propagate(EnsembleBenchmark):
+    """A study of 256 samples whose model takes no time: what `propagate` itself costs."""
+
+    params = (["numba"], [1, 32])
+
+    def time_propagate(self, backend: str, n_samples: int) -> None:
+        en.propagate(Model(0.0), INPUTS, 256, seed=SEED, ensemble_size=n_samples, progress=False)
 
 
 def seconds_over_model(n: int, folder: Path | None, seconds: float, **options: Any) -> tuple[float, float]:

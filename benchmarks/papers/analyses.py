@@ -160,8 +160,8 @@ def paper(stored: Stored) -> Paper:
               used(stored, "frequency")),
         Table("Table 4", "response in time by convolution, 100 samples of the load", "section 3.3", convolution,
               ("The published column is named number of degrees of freedom, which have two states each in section 2; "
-               "ours has as many states, that is half as many unknowns of the beam. With 512 states the transformed "
-               "impulse responses of 8192 times would need 17 GB in single precision, and the paper's device has 4.",
+               "ours has as many states, that is half as many unknowns of the beam: the paper stores a column for each "
+               "pair of states, and does not say which of the two its sizes count.",
                f"{DOUBLE}, 5.44 to 6.75.", MACHINES),
               used(stored, "convolution")),
         *_oscillator(stored),

@@ -128,10 +128,12 @@ def _weak(stored: Stored) -> list[dict[str, Any]]:
 def _problem(stored: Stored) -> str:
     """What the records of figures 8, 9 and 12 are of."""
     content = stored.content(COST) or {}
+    stores = str(content.get("stored", "every entry"))
+    stores = f"the {stores}" if stores.startswith("upper") else stores
     mesh = "evenly spaced nodes" if content.get("grading") == 0.0 else "nodes that are not evenly spaced"
     return (
         f"The published problem: random diffusion on 64^3 cells, five variables, mean 1, deviation 0.1, correlation "
-        f"length 1. On the processor ours has {mesh} and stores {content.get('stored', 'every entry')} of the matrix; "
+        f"length 1. On the processor ours has {mesh} and stores {stores} of the matrix; "
         f"on the H200 evenly spaced nodes and every entry."
     )
 

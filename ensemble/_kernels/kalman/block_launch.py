@@ -24,7 +24,7 @@ from ensemble._kernels.kalman.kalman_launch import (
     empty_on,
     zero_flags_on,
 )
-from ensemble._kernels.kalman.scan import prefix_scan
+from ensemble._kernels.kalman.scan import Sengupta, prefix_scan
 
 __all__ = [
     "KERNEL_FILES",
@@ -200,7 +200,7 @@ def _identity_element(like: Any, nx: int, size: int) -> Any:
 class _BlockLaunch:
     """Series divided into chunks of one length, and the launches over them."""
 
-    def __init__(self, arguments: tuple[Any, ...], chunk: int, scan: str, options: dict[str, Any]) -> None:
+    def __init__(self, arguments: tuple[Any, ...], chunk: int, scan: str | Sengupta, options: dict[str, Any]) -> None:
         *parts, y, m0, P0, predict_first = arguments
         self.y, self.nx, self.ny = y, m0.shape[-1], y.shape[-1]
         self.n_series, self.n_steps = y.shape[0], y.shape[1]
@@ -269,7 +269,7 @@ class _BlockLaunch:
         return out[0], out[1]
 
 
-def _launch_for(arguments: tuple[Any, ...], scan: str | None, options: dict[str, Any]) -> _BlockLaunch:
+def _launch_for(arguments: tuple[Any, ...], scan: str | Sengupta | None, options: dict[str, Any]) -> _BlockLaunch:
     """Chunks of one step for the classical scans, chunks that fill the device for "chunked", one chunk for None."""
     y, m0 = arguments[6], arguments[7]
     n_series, n_steps, ny = y.shape
@@ -280,7 +280,7 @@ def _launch_for(arguments: tuple[Any, ...], scan: str | None, options: dict[str,
     return _BlockLaunch(arguments, 1, scan, options)
 
 
-def filter_blocks(arguments: tuple[Any, ...], scan: str | None, **options: Any) -> tuple[Any, ...]:
+def filter_blocks(arguments: tuple[Any, ...], scan: str | Sengupta | None, **options: Any) -> tuple[Any, ...]:
     """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
 
     `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `scan` an algorithm of `prefix_scan`, "chunked" for
@@ -291,7 +291,9 @@ def filter_blocks(arguments: tuple[Any, ...], scan: str | None, **options: Any) 
     return run.filtered(run.elements() if run.n_chunks > 1 else None)
 
 
-def smooth_blocks(arguments: tuple[Any, ...], m: Any, P: Any, scan: str | None, **options: Any) -> tuple[Any, Any]:
+def smooth_blocks(
+    arguments: tuple[Any, ...], m: Any, P: Any, scan: str | Sengupta | None, **options: Any
+) -> tuple[Any, Any]:
     """Smoothed means and covariances of every step from the filtered ones, in disturbance form.
 
     NaN at the first step of a series whose smoothed variances are lost beside its filtered ones while its predicted
@@ -301,7 +303,7 @@ def smooth_blocks(arguments: tuple[Any, ...], m: Any, P: Any, scan: str | None, 
     return _launch_for(arguments, scan, options).smoothed(states)
 
 
-def two_filter_blocks(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
+def two_filter_blocks(arguments: tuple[Any, ...], scan: str | Sengupta, **options: Any) -> tuple[Any, ...]:
     """What `filter_blocks` returns, and smoothed states by a scan from the end over the same elements.
 
     NaN for series whose elements do not exist.

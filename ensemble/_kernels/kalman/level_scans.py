@@ -22,7 +22,7 @@ from ensemble._kernels.kalman.kalman_launch import (
     function,
     zero_flags_on,
 )
-from ensemble._kernels.kalman.scan import prefix_scan
+from ensemble._kernels.kalman.scan import Sengupta, prefix_scan
 
 __all__ = ["LevelOperation", "scan_filter", "scan_smoother", "scan_two_filters"]
 
@@ -42,7 +42,7 @@ class LevelOperation(PairwiseOperation):
 class _LevelScan:
     """A scan over the steps of some series, and its launches."""
 
-    def __init__(self, arguments: tuple[Any, ...], scan: str, options: dict[str, Any]) -> None:
+    def __init__(self, arguments: tuple[Any, ...], scan: str | Sengupta, options: dict[str, Any]) -> None:
         *parts, y, m0, P0, predict_first = arguments
         self.y, self.nx, self.ny = y, m0.shape[-1], y.shape[-1]
         self.n_series, self.n_steps, self.dtype = y.shape[0], y.shape[1], y.dtype.name
@@ -91,7 +91,7 @@ def _contiguous(rows: Any) -> Any:
     return rows if rows.flags.c_contiguous else rows.copy()
 
 
-def scan_filter(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[Any, ...]:
+def scan_filter(arguments: tuple[Any, ...], scan: str | Sengupta, **options: Any) -> tuple[Any, ...]:
     """Filtered means, covariances and ``log p(y[k] | y[:k])``, and the sum of these for every series.
 
     `arguments` are F, Q, H, R, u, d, y, m0, P0, predict_first; `options` go to `prefix_scan`.
@@ -100,7 +100,7 @@ def scan_filter(arguments: tuple[Any, ...], scan: str, **options: Any) -> tuple[
     return run.filtered(run.filter_elements())
 
 
-def scan_smoother(arguments: tuple[Any, ...], m: Any, P: Any, scan: str, **options: Any) -> tuple[Any, Any]:
+def scan_smoother(arguments: tuple[Any, ...], m: Any, P: Any, scan: str | Sengupta, **options: Any) -> tuple[Any, Any]:
     """Smoothed means and covariances by the recursion of Rauch, Tung and Striebel as a scan, from the filtered ones."""
     run = _LevelScan(arguments, scan, options)
     states = _contiguous(m), _contiguous(P)
@@ -110,7 +110,7 @@ def scan_smoother(arguments: tuple[Any, ...], m: Any, P: Any, scan: str, **optio
 
 
 def scan_two_filters(
-    arguments: tuple[Any, ...], scan: str, *, elsewhere: tuple[Any, ...] | None = None, **options: Any
+    arguments: tuple[Any, ...], scan: str | Sengupta, *, elsewhere: tuple[Any, ...] | None = None, **options: Any
 ) -> tuple[Any, ...]:
     """What `scan_filter` returns, and smoothed means and covariances by a scan from the end over the same elements.
 

@@ -8,16 +8,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ensemble._backend import array_namespace, assigned
 from ensemble._check import integer, kind_of, message, one_of, require
-from ensemble._keywords import explains_calls
+from ensemble._keywords import explains_calls, explains_construction
 
-__all__ = ["SCANS", "prefix_scan"]
+__all__ = ["SCANS", "Sengupta", "check_scan", "prefix_scan"]
 
 Elements = tuple[Any, ...]
 Operation = Callable[[Elements, Elements], Elements]
+
+
+@explains_construction("Sengupta")
+@dataclass(frozen=True)
+class Sengupta:
+    """The scan of Sengupta, Lefohn and Owens with the length at which it changes: for `scan` and `algorithm`.
+
+    Parameters
+    ----------
+    threshold : int, at least 1
+        Entries at which Hillis and Steele's scan takes over; 1 descends to the last entry, as "sengupta" does.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `threshold` is no whole number of 1 or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> prefix_scan(lambda a, b: (a[0] + b[0],), (np.arange(1, 6),), algorithm=Sengupta(2))[0]
+    array([ 1,  3,  6, 10, 15])
+    """
+
+    threshold: int = 1
+
+    def __post_init__(self) -> None:
+        integer(self.threshold, "Sengupta", "threshold", minimum=1)
+
+
+def check_scan(scan: Any, function: str, argument: str = "scan") -> None:
+    """Raise unless `scan` is the name of an algorithm or a `Sengupta`."""
+    if not isinstance(scan, Sengupta):
+        one_of(scan, SCANS, function, argument)
 
 
 @explains_calls("prefix_scan")
@@ -25,7 +60,7 @@ def prefix_scan(
     op: Operation,
     elements: Elements,
     *,
-    algorithm: str = "chunked",
+    algorithm: str | Sengupta = "chunked",
     reverse: bool = False,
     identity: Elements | None = None,
     threshold: int = 1,
@@ -41,7 +76,7 @@ def prefix_scan(
         scans work in place where they can.
     elements : tuple of arrays, each of shape (T, ...)
         T >= 1, any number. Arrays of any Array API library, or Ensembles.
-    algorithm : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
+    algorithm : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"} or Sengupta
         "sequential" applies `op` T - 1 times to one entry; the others apply it to many entries at once:
         "hillis_steele" [1]_ in log2 T calls and T log2 T work, "blelloch" [2]_ in 2 log2 T calls, "ladner_fischer" [3]_
         in two calls fewer, "sengupta" [4]_ the same on separate levels, with Hillis-Steele once `threshold` entries are
@@ -51,7 +86,7 @@ def prefix_scan(
     identity : tuple of arrays without the first axis, optional
         The element e with ``e ∘ a = a = a ∘ e``; "blelloch" needs it, the others never use it.
     threshold : int
-        Entries at which "sengupta" changes to Hillis-Steele; 1 descends to the last entry.
+        Entries at which "sengupta" changes to Hillis-Steele; 1 descends to the last entry. ``Sengupta(n)`` has its own.
     chunk : int, optional
         Entries of a chunk of "chunked"; about the square root of T where it is not given.
 
@@ -80,7 +115,9 @@ def prefix_scan(
     >>> total
     array([ 1,  3,  6, 10, 15])
     """
-    one_of(algorithm, SCANS, "prefix_scan", "algorithm")
+    check_scan(algorithm, "prefix_scan", "algorithm")
+    if isinstance(algorithm, Sengupta):
+        algorithm, threshold = "sengupta", algorithm.threshold
     if not callable(op):
         raise TypeError(message("prefix_scan", "op", "be callable", kind_of(op)))
     if not isinstance(elements, tuple) or not elements or not all(getattr(a, "shape", ()) for a in elements):

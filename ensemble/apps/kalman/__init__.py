@@ -1,6 +1,6 @@
 """Kalman filters and smoothers, sequential and parallel in time; `README.md` beside this file has the method."""
 
-from ensemble._kernels.kalman.scan import prefix_scan
+from ensemble._kernels.kalman.scan import Sengupta, prefix_scan
 from ensemble.apps.kalman.analysis.forecasting import ForecastResult, forecast
 from ensemble.apps.kalman.analysis.maximum_likelihood import MaximumLikelihoodResult, maximum_likelihood
 from ensemble.apps.kalman.analysis.sampling import sample_posterior
@@ -31,6 +31,7 @@ __all__ = [
     "MaximumLikelihoodResult",
     "NonlinearGaussianModel",
     "OnlineFilter",
+    "Sengupta",
     "SimulationResult",
     "SmootherResult",
     "extended_kalman_filter",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ensemble._kernels.kalman.scan import Sengupta
 from ensemble.apps.kalman.devices.compiled import compiled_backend
 from ensemble.apps.kalman.series import Series
 
@@ -28,7 +29,7 @@ class Options(NamedTuple):
     """The arguments of a filter or smoother that choose among forms."""
 
     method: str
-    scan: str
+    scan: str | Sengupta
     form: str = "covariance"
 
 

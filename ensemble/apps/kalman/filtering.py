@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._check import one_of, require
-from ensemble._kernels.kalman.scan import SCANS
+from ensemble._kernels.kalman.scan import Sengupta, check_scan
 from ensemble._keywords import explains_calls
 from ensemble._typing import Communicator, DType, Values
 from ensemble.apps.kalman.alignment import aligned
@@ -25,7 +25,7 @@ def kalman_filter(
     y: Any,
     *,
     method: str = "auto",
-    scan: str = "chunked",
+    scan: str | Sengupta = "chunked",
     form: str = "covariance",
     mask: Values | None = None,
     mean_dtype: DType | None = None,
@@ -44,10 +44,10 @@ def kalman_filter(
         of Särkkä and García-Fernández [1]_: O(log T) parallel steps and a few times the work. Series with a singular
         ``H Q H' + R``, whose elements do not exist, take the recursion.
         "auto" takes the recursion on the CPU, and on a GPU "scan" unless there are series enough to fill it.
-    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"}
-        The algorithm of "scan", see `prefix_scan`. For the filter, "chunked" sums up each chunk of time by filter
-        steps, scans the sums, and replays the recursion inside each chunk, which keeps its accuracy; on a GPU for the
-        smoothers too.
+    scan : {"chunked", "sequential", "hillis_steele", "blelloch", "ladner_fischer", "sengupta"} or Sengupta
+        The algorithm of "scan", see `prefix_scan`; ``Sengupta(n)`` goes on by Hillis-Steele once n entries are left.
+        For the filter, "chunked" sums up each chunk of time by filter steps, scans the sums, and replays the recursion
+        inside each chunk, which keeps its accuracy; on a GPU for the smoothers too.
     form : {"covariance", "square_root"}
         "square_root" carries triangular factors of the covariances, sequentially: twice the digits. Compiled on the
         CPU, slow on other arrays.
@@ -117,7 +117,7 @@ def kalman_filter(
     ([2.0, 2.0, 3.4545], [0.6667, 1.6667, 0.7273])
     """
     one_of(method, METHODS, "kalman_filter", "method")
-    one_of(scan, SCANS, "kalman_filter", "scan")
+    check_scan(scan, "kalman_filter")
     check_form(form, method, "kalman_filter")
     if comm is not None:
         check_options_of_ranks(form, scan, mean_dtype, "kalman_filter")
@@ -132,7 +132,7 @@ def kalman_filter(
     return filtered(series, method, scan, form)
 
 
-def check_options_of_ranks(form: str, scan: str, mean_dtype: DType | None, function: str) -> None:
+def check_options_of_ranks(form: str, scan: str | Sengupta, mean_dtype: DType | None, function: str) -> None:
     """Series over ranks have covariances of one type, and one scan."""
     require(form == "covariance", function, "form", "be 'covariance' with comm", repr(form))
     require(scan == "chunked", function, "scan", "be 'chunked' with comm", repr(scan))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ensemble._backend import array_namespace
 from ensemble._check import message, one_of, require
-from ensemble._kernels.kalman.scan import prefix_scan
+from ensemble._kernels.kalman.scan import Sengupta, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.agreement import differ
 from ensemble.apps.kalman.array.chunks import chunk_filter
@@ -59,7 +59,7 @@ def check_form(form: str, method: str, function: str) -> None:
     require(fits, function, "form", "be 'covariance' with method='scan'", repr(form), "Use method='sequential'.")
 
 
-def filtered(series: Series, method: str, scan: str, form: str = "covariance") -> FilterResult:
+def filtered(series: Series, method: str, scan: str | Sengupta, form: str = "covariance") -> FilterResult:
     """Return the filter of a series, by the form that serves it."""
     options = Options(method, scan, form)
     name, backend = form_of(series, options)
@@ -153,7 +153,7 @@ def sequential_filter(series: Series) -> tuple[Array, Array, Array]:
     return *stacked(series.batch, means, covariances), xp.stack(terms, axis=0)
 
 
-def scan_filter(series: Series, scan: str, elements: Element | None = None) -> tuple[Array, ...]:
+def scan_filter(series: Series, scan: str | Sengupta, elements: Element | None = None) -> tuple[Array, ...]:
     """The prefix sum of the filter elements; likelihoods follow from the states one step before, all steps at once.
 
     "chunked" replays the recursion inside each chunk instead.

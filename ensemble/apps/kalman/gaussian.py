@@ -13,7 +13,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._check import finite, kind_of, message, one_of, positive, require
-from ensemble._kernels.kalman.scan import SCANS
+from ensemble._kernels.kalman.scan import Sengupta, check_scan
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
@@ -83,7 +83,7 @@ def extended_kalman_smoother(
     y: Any,
     *,
     method: str = "auto",
-    scan: str = "chunked",
+    scan: str | Sengupta = "chunked",
     form: str = "covariance",
     mask: Values | None = None,
 ) -> SmootherResult:
@@ -183,7 +183,7 @@ def unscented_kalman_smoother(
     beta: float = 2.0,
     kappa: float = 1.0,
     method: str = "auto",
-    scan: str = "chunked",
+    scan: str | Sengupta = "chunked",
     form: str = "covariance",
     mask: Values | None = None,
 ) -> SmootherResult:
@@ -229,9 +229,9 @@ def unscented_kalman_smoother(
     return backwards(result.series, result, method, scan, form)
 
 
-def _check_options(method: str, scan: str, form: str, function: str) -> None:
+def _check_options(method: str, scan: str | Sengupta, form: str, function: str) -> None:
     one_of(method, METHODS, function, "method")
-    one_of(scan, SCANS, function, "scan")
+    check_scan(scan, function)
     check_form(form, method, function)
 
 

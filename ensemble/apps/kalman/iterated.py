@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, kind_of, message, one_of, positive, require
-from ensemble._kernels.kalman.scan import SCANS
+from ensemble._kernels.kalman.scan import Sengupta, check_scan
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Values
 from ensemble.apps.kalman.array.steps import apply, is_singular, observed_part, symmetric_solve
@@ -87,7 +87,7 @@ def iterated_smoother(
     *,
     x0: Any = None,
     method: str = "auto",
-    scan: str = "chunked",
+    scan: str | Sengupta = "chunked",
     form: str = "covariance",
     mask: Values | None = None,
     line_search: bool = True,
@@ -143,7 +143,7 @@ def iterated_smoother(
         seen = kind_of(model)
         raise TypeError(message("iterated_smoother", "model", "be a NonlinearGaussianModel", seen))
     one_of(method, METHODS, "iterated_smoother", "method")
-    one_of(scan, SCANS, "iterated_smoother", "scan")
+    check_scan(scan, "iterated_smoother")
     check_form(form, method, "iterated_smoother")
     tol = positive(tol, "iterated_smoother", "tol")
     max_iterations = integer(max_iterations, "iterated_smoother", "max_iterations", minimum=1)
@@ -177,8 +177,8 @@ def _started(model: NonlinearGaussianModel, series: Series, x0: Any, first: int)
 
 
 def _iterated(
-    model: NonlinearGaussianModel, series: Series, x: Array, first: int, options: tuple[str, str, str],
-    line_search: bool, tol: float, max_iterations: int,
+    model: NonlinearGaussianModel, series: Series, x: Array, first: int,
+    options: tuple[str, str | Sengupta, str], line_search: bool, tol: float, max_iterations: int,
 ) -> IteratedSmootherResult:  # fmt: skip
     """Steps until every series has converged or failed."""
     active = iterations = converged = P = likelihood = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, one_of, require
-from ensemble._kernels.kalman.scan import SCANS
+from ensemble._kernels.kalman.scan import Sengupta, check_scan
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
@@ -27,7 +27,7 @@ def log_likelihood(
     *,
     burn: int = 0,
     method: str = "auto",
-    scan: str = "chunked",
+    scan: str | Sengupta = "chunked",
     form: str = "covariance",
     mask: Values | None = None,
 ) -> Array:
@@ -68,11 +68,11 @@ def log_likelihood(
 
 def log_likelihood_of(
     function: str, model: LinearGaussianModel, y: Any, burn: int = 0, mask: Values | None = None, method: str = "auto",
-    scan: str = "chunked", form: str = "covariance",
+    scan: str | Sengupta = "chunked", form: str = "covariance",
 ) -> Array:  # fmt: skip
     """What `log_likelihood` gives; errors name `function`."""
     one_of(method, METHODS, function, "method")
-    one_of(scan, SCANS, function, "scan")
+    check_scan(scan, function)
     check_form(form, method, function)
     burn = integer(burn, function, "burn", minimum=0)
     series = marked_without_density(aligned(model, y, mask, function, diffuse=True))
@@ -82,7 +82,7 @@ def log_likelihood_of(
     return log_density(series, burn, method, scan, form)
 
 
-def log_density(series: Series, burn: int, method: str, scan: str, form: str) -> Array:
+def log_density(series: Series, burn: int, method: str, scan: str | Sengupta, form: str) -> Array:
     """The sum over time of the terms of a series, shape batch."""
     if form == "covariance" and series.diffuse is None and compiled_backend(series, method) == "numba":
         n_samples = n_samples_of(series)

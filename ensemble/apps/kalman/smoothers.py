@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ensemble._backend import array_namespace
-from ensemble._kernels.kalman.scan import prefix_scan
+from ensemble._kernels.kalman.scan import Sengupta, prefix_scan
 from ensemble._typing import Array
 from ensemble.apps.kalman.array.agreement import differ, solve
 from ensemble.apps.kalman.array.elements import (
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-def rts(series: Series, method: str, scan: str, form: str = "covariance") -> SmootherResult:
+def rts(series: Series, method: str, scan: str | Sengupta, form: str = "covariance") -> SmootherResult:
     """Return the filter and the smoother of a series, by the form that serves it."""
     options = Options(method, scan, form)
     name, backend = form_of(series, options)
@@ -66,7 +66,9 @@ def rts(series: Series, method: str, scan: str, form: str = "covariance") -> Smo
     return replace(result, filtered=replace(result.filtered, form=form_text(name, None, result.filtered.form)))
 
 
-def backwards(series: Series, result: FilterResult, method: str, scan: str, form: str = "covariance") -> SmootherResult:
+def backwards(
+    series: Series, result: FilterResult, method: str, scan: str | Sengupta, form: str = "covariance"
+) -> SmootherResult:
     """Return the smoother from the filter's result."""
     options = Options(method, scan, form)
     name, backend = form_of(series if series.diffuse is None else replace(series, diffuse=None), options)
@@ -102,7 +104,7 @@ def by_square_roots(series: Series, result: FilterResult, run: SmootherResult | 
     return SmootherResult(mean, select_series(failed, roots.covariance, run.covariance, 3), result)
 
 
-def two_filters(series: Series, scan: str) -> SmootherResult:
+def two_filters(series: Series, scan: str | Sengupta) -> SmootherResult:
     """The two-filter smoother of a series in one form."""
     if series.diffuse is not None:
         return diffuse_smoother(series, lambda later: two_filters(later, scan))
@@ -176,7 +178,7 @@ def sequential_rts(series: Series, m: Array, P: Array) -> tuple[Array, Array]:
     return stacked(series.batch, means[::-1], covariances[::-1])
 
 
-def scan_rts(series: Series, m: Array, P: Array, scan: str) -> tuple[Array, Array]:
+def scan_rts(series: Series, m: Array, P: Array, scan: str | Sengupta) -> tuple[Array, Array]:
     """The backward prefix sum of the smoother's elements."""
     xp = array_namespace(m, P)
     identity = smoother_identity(xp, m.shape[-1], m.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ensemble._check import one_of
-from ensemble._kernels.kalman.scan import SCANS
+from ensemble._kernels.kalman.scan import Sengupta, check_scan
 from ensemble._keywords import explains_calls
 from ensemble._typing import Communicator, DType, Values
 from ensemble.apps.kalman.alignment import aligned
@@ -27,7 +27,7 @@ def rts_smoother(
     y: Any,
     *,
     method: str = "auto",
-    scan: str = "chunked",
+    scan: str | Sengupta = "chunked",
     form: str = "covariance",
     mask: Values | None = None,
     mean_dtype: DType | None = None,
@@ -85,7 +85,7 @@ def rts_smoother(
     [2.3636, 2.9091, 3.4545]
     """
     one_of(method, METHODS, "rts_smoother", "method")
-    one_of(scan, SCANS, "rts_smoother", "scan")
+    check_scan(scan, "rts_smoother")
     check_form(form, method, "rts_smoother")
     if comm is not None:
         check_options_of_ranks(form, scan, mean_dtype, "rts_smoother")
@@ -107,7 +107,7 @@ def two_filter_smoother(
     y: Any,
     *,
     method: str = "scan",
-    scan: str = "chunked",
+    scan: str | Sengupta = "chunked",
     form: str = "covariance",
     mask: Values | None = None,
     mean_dtype: DType | None = None,
@@ -158,7 +158,7 @@ def two_filter_smoother(
     advice = "Use rts_smoother, which has both."
     one_of(method, ("scan", "auto"), "two_filter_smoother", "method", advice=advice)
     one_of(form, ("covariance",), "two_filter_smoother", "form", advice=advice)
-    one_of(scan, SCANS, "two_filter_smoother", "scan")
+    check_scan(scan, "two_filter_smoother")
     if comm is not None:
         check_options_of_ranks(form, scan, mean_dtype, "two_filter_smoother")
         from ensemble.apps.kalman.devices.ranks import smooth_over_ranks

@@ -6,6 +6,7 @@ import pytest
 from ensemble.apps.kalman import (
     LinearGaussianModel,
     NonlinearGaussianModel,
+    Sengupta,
     iterated_smoother,
     log_likelihood,
     rts_smoother,
@@ -104,7 +105,9 @@ def test_the_recursion_takes_over_where_scans_say_nothing(scan, batch):
 
 
 @pytest.mark.parametrize("batch", [(), (5,)])
-@pytest.mark.parametrize("scan", ["hillis_steele", "blelloch", "ladner_fischer", "sengupta", "sequential"])
+@pytest.mark.parametrize(
+    "scan", ["hillis_steele", "blelloch", "ladner_fischer", "sengupta", Sengupta(20), "sequential"], ids=str
+)
 def test_every_scan_of_the_public_face(scan, batch):
     parts, y = random_parts(257, 4, 2, batch=batch)
     y = with_gaps(y)

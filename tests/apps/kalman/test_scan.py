@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble._kernels.kalman.scan import SCANS, prefix_scan
+from ensemble._kernels.kalman.scan import SCANS, Sengupta, prefix_scan
 from ensemble.scalar import Ensemble
 
 PARALLEL = sorted(set(SCANS) - {"sequential"})
@@ -65,6 +65,29 @@ def test_runs_on_any_library(algorithm, T):
     lifted = prefix_scan(affine, wide, algorithm=algorithm, identity=IDENTITY)
     np.testing.assert_allclose(np.asarray(strict[1]), expected[1], atol=1e-13)
     np.testing.assert_allclose(lifted[1].sample(1), 2.0 * expected[1], atol=1e-13)
+
+
+@pytest.mark.parametrize("threshold, calls", [(1, 20), (2, 19), (16, 17), (125, 13), (1000, 10), (10**6, 10)])
+def test_sengupta_carries_the_length_at_which_it_changes(threshold, calls):
+    """1000 entries: a call down and one up for each halving, then the logarithm of what is left."""
+    seen = []
+
+    def add(a, b):
+        seen.append(a[0].shape[0])
+        return (a[0] + b[0],)
+
+    (got,) = prefix_scan(add, (np.arange(1000),), algorithm=Sengupta(threshold), threshold=7)
+    np.testing.assert_array_equal(got, np.cumsum(np.arange(1000)))
+    assert len(seen) <= calls
+    seen_by_object, seen[:] = list(seen), []
+    prefix_scan(add, (np.arange(1000),), algorithm="sengupta", threshold=threshold)
+    assert seen == seen_by_object
+
+
+@pytest.mark.parametrize("threshold, error", [(0, ValueError), (-3, ValueError), (1.5, TypeError), ("3", TypeError)])
+def test_a_threshold_is_a_whole_number_of_one_or_more(threshold, error):
+    with pytest.raises(error, match="Sengupta: threshold must be an integer of at least 1"):
+        Sengupta(threshold)
 
 
 @pytest.mark.parametrize("algorithm", PARALLEL)

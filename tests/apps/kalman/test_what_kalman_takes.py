@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 from ensemble.apps.kalman import (
     LinearGaussianModel,
     NonlinearGaussianModel,
+    Sengupta,
+    extended_kalman_smoother,
     iterated_smoother,
     kalman_filter,
+    log_likelihood,
     maximum_likelihood,
     prefix_scan,
     rts_smoother,
     sample_posterior,
     split_series,
     two_filter_smoother,
+    unscented_kalman_smoother,
 )
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.models import random_parts, with_gaps
@@ -295,6 +299,31 @@ def test_one_part_alone_differs_from_sample_to_sample(part, scan):
             one = {n: a.sample(s) if n == part else a for n, a in both.items()}
             alone = smoother(LinearGaussianModel(**{n: a for n, a in one.items() if n != "y"}), one["y"], **options)
             np.testing.assert_allclose(got.mean.sample(s), alone.mean, rtol=1e-9, atol=1e-9)
+
+
+TAKE_SCANS = {
+    "kalman_filter": lambda model, y, **o: kalman_filter(model, y, **o).mean,
+    "rts_smoother": lambda model, y, **o: rts_smoother(model, y, **o).mean,
+    "two_filter_smoother": lambda model, y, **o: two_filter_smoother(model, y, **o).mean,
+    "log_likelihood": lambda model, y, **o: log_likelihood(model, y, **o),
+    "sample_posterior": lambda model, y, **o: sample_posterior(model, y, 2, seed=1, **o).samples,
+    "extended_kalman_smoother": lambda model, y, **o: extended_kalman_smoother(curved(), y, **o).mean,
+    "unscented_kalman_smoother": lambda model, y, **o: unscented_kalman_smoother(curved(), y, **o).mean,
+    "iterated_smoother": lambda model, y, **o: iterated_smoother(curved(), y, max_iterations=2, **o).mean,
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TAKE_SCANS)
+def test_every_function_takes_the_threshold_of_sengupta(name):
+    """One entry is "sengupta", as many as the series has are Hillis and Steele's scan, to the bit; all are right."""
+    parts, y = random_parts(13, 2, 2)
+    run = lambda **o: np.asarray(TAKE_SCANS[name](LinearGaussianModel(**parts), y, method="scan", **o))
+    for threshold, same in ((1, "sengupta"), (14, "hillis_steele"), (10**6, "hillis_steele")):
+        np.testing.assert_array_equal(run(scan=Sengupta(threshold)), run(scan=same))
+    np.testing.assert_allclose(run(scan=Sengupta(4)), run(scan="sequential"), rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="scan must be one of"):
+        run(scan=Sengupta)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, message, one_of, random_generator
-from ensemble._kernels.kalman.scan import SCANS, prefix_scan
+from ensemble._kernels.kalman.scan import Sengupta, check_scan, prefix_scan
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
@@ -32,7 +32,7 @@ def sample_posterior(
     *,
     seed: int | np.random.Generator | None = None,
     method: str = "auto",
-    scan: str = "chunked",
+    scan: str | Sengupta = "chunked",
     mask: Values | None = None,
 ) -> Ensemble:
     """Draw trajectories from the joint distribution of all states given all observations.
@@ -77,7 +77,7 @@ def sample_posterior(
     ((3, 1), 1000)
     """
     one_of(method, METHODS, "sample_posterior", "method")
-    one_of(scan, SCANS, "sample_posterior", "scan")
+    check_scan(scan, "sample_posterior")
     n_samples = integer(n_samples, "sample_posterior", "n_samples", minimum=1)
     series = aligned(model, y, mask, "sample_posterior")
     if any(isinstance(a, Ensemble) for a in (series.y, series.F, series.Q, series.H, series.m0)):
@@ -92,7 +92,7 @@ def sample_posterior(
     return Ensemble(draws + xp.moveaxis(x, 0, len(series.batch)))
 
 
-def _simulated(series: Series, n: int, rng: np.random.Generator, scan: str | None) -> tuple[Array, Array]:
+def _simulated(series: Series, n: int, rng: np.random.Generator, scan: str | Sengupta | None) -> tuple[Array, Array]:
     """`n` draws of the states and observations of a model whose means are zero: (T, *batch, nx or ny, n)."""
     xp = array_namespace(series.F, series.y)
     T, batch, nx, ny = series.n_steps, series.batch, series.F.shape[-1], series.y.shape[-1]
@@ -121,7 +121,7 @@ def _recursion(series: Series, noise: Array) -> Array:
     return xp.stack(states, axis=0)
 
 
-def _scanned(series: Series, noise: Array, scan: str) -> Array:
+def _scanned(series: Series, noise: Array, scan: str | Sengupta) -> Array:
     """`_recursion` as a prefix sum of affine maps."""
     xp, nx = array_namespace(noise), noise.shape[-2]
     identity = (xp.eye(nx, dtype=noise.dtype), xp.zeros(noise.shape[-2:], dtype=noise.dtype))

@@ -19,6 +19,7 @@ from ensemble._kernels.kalman.kalman_launch import (
 )
 from ensemble._kernels.kalman.level_scans import scan_filter, scan_smoother, scan_two_filters
 from ensemble._kernels.kalman.recursions import filter_square_root, smooth_series, smooth_square_root
+from ensemble._kernels.kalman.scan import Sengupta
 from ensemble._typing import Array
 from ensemble.apps.kalman.devices.collapsed import filter_host
 from ensemble.apps.kalman.results import FilterResult, SmootherResult, sum_over_time
@@ -141,19 +142,19 @@ def filter_result(
     )
 
 
-def is_level_scan(method: str, scan: str) -> bool:
+def is_level_scan(method: str, scan: str | Sengupta) -> bool:
     """Tell whether a device combines elements by a classical scan, level by level."""
     return method == "scan" and scan != "chunked"
 
 
-def scan_of_blocks(series: Series, n_samples: int | None, method: str, scan: str) -> str | None:
+def scan_of_blocks(series: Series, n_samples: int | None, method: str, scan: str | Sengupta) -> str | Sengupta | None:
     """Choose the scan over chunks where a block of threads works on each; None for the recursion."""
     if method == "scan":
         return scan
     return None if chunk_steps(series, n_samples, method) is None else "chunked"
 
 
-def compiled_filter(series: Series, backend: str, method: str, scan: str) -> FilterResult:
+def compiled_filter(series: Series, backend: str, method: str, scan: str | Sengupta) -> FilterResult:
     """Filter by compiled code: by recursion on the CPU, on a device by a scan unless `method` is "sequential"."""
     n_samples = n_samples_of(series)
     arguments = filter_arguments(series, n_samples)
@@ -209,7 +210,7 @@ def compiled_square_root_filter(series: Series) -> FilterResult:
     return filter_result(series, n_samples, *filter_square_root(arguments, series.predict_first, rooted))
 
 
-def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
+def compiled_two_filter(series: Series, scan: str | Sengupta) -> SmootherResult:
     """The two-filter smoother, on a device."""
     n_samples = n_samples_of(series)
     arguments: Any = (*filter_arguments(series, n_samples), series.predict_first)
@@ -225,7 +226,9 @@ def compiled_two_filter(series: Series, scan: str) -> SmootherResult:
     return SmootherResult(from_series(series, mean, n_samples), from_series(series, covariance, n_samples), result)
 
 
-def compiled_rts(series: Series, result: FilterResult, backend: str, method: str, scan: str) -> SmootherResult:
+def compiled_rts(
+    series: Series, result: FilterResult, backend: str, method: str, scan: str | Sengupta
+) -> SmootherResult:
     """The smoother's recursion on the CPU; on a device, a scan unless `method` is "sequential"."""
     n_samples, time_at = n_samples_of(series), len(series.batch)
     m = series_first(result.mean, 1, series.batch, n_samples, time_at)
