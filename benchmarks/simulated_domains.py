@@ -63,7 +63,7 @@ class Box:
         power = domains.bit_length() - 1
         self.shape = tuple(1 << ((power + 2 - axis) // 3) for axis in range(3))
         grid = np.stack(np.meshgrid(*map(np.arange, self.shape), indexing="ij"), axis=-1).reshape(-1, 3)
-        self.at = grid[coordinate_order(grid.astype(float), np.arange(domains + 1, dtype=np.int64))]
+        self.at = grid[coordinate_order(grid.astype(float), np.arange(domains + 1, dtype=np.int64))[0]]
         extents = [np.ptp(self.at[: 1 << t], axis=0) for t in range(power + 1)]
         self.axes = [int(np.argmax(after - before)) for before, after in itertools.pairwise(extents)]
 

@@ -60,7 +60,7 @@ def breadth_first_order(indptr: np.ndarray, indices: np.ndarray, offsets: np.nda
         first = place[rows] < n_first
         return rows[first], rows[~first], 2 * part, 2 * part + 1
 
-    return bisected_order(offsets, split, 1)
+    return bisected_order(offsets, split, 1)[0]
 
 
 def metis_order(indptr: np.ndarray, indices: np.ndarray, domains: int) -> tuple[np.ndarray, np.ndarray]:
