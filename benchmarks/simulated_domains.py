@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from ensemble._kernels.multigrid.aggregation import aggregate
 from ensemble.distributed.bisection import coordinate_order
-from ensemble.distributed.coarsening import SMALLEST_DOMAIN, early_part
+from ensemble.distributed.coarsening import SMALLEST_DOMAIN, early_parts
 from ensemble.distributed.cost_model import LevelLoad
 from ensemble.distributed.domains import rank_domains
 from ensemble.distributed.layout import RowLayout
@@ -131,7 +131,7 @@ def coarsened(A: Couplings) -> tuple[Couplings, Couplings]:
         own.indptr[1:].astype(np.int32),
         own.indices.astype(np.int32),
         np.ones(n, bool),
-        np.diff(own.indptr) >= early_part(n, 1) * couplings,
+        [np.diff(own.indptr) >= part * couplings for part in early_parts(n, 1)],
     )
     rows = np.flatnonzero(member >= 0)
     T = sp.csr_array((np.ones(rows.size, bool), (rows, member[rows])), (n, count))
