@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from ensemble._kernels.multigrid.aggregation import aggregate
 from ensemble.distributed.bisection import coordinate_order
-from ensemble.distributed.coarsening import SMALLEST_DOMAIN, early_part
+from ensemble.distributed.coarsening import SMALLEST_DOMAIN, early_parts
 from ensemble.distributed.cost_model import LevelLoad
 from ensemble.distributed.domains import rank_domains
 from ensemble.distributed.layout import RowLayout
@@ -63,7 +63,7 @@ class Box:
         power = domains.bit_length() - 1
         self.shape = tuple(1 << ((power + 2 - axis) // 3) for axis in range(3))
         grid = np.stack(np.meshgrid(*map(np.arange, self.shape), indexing="ij"), axis=-1).reshape(-1, 3)
-        self.at = grid[coordinate_order(grid.astype(float), np.arange(domains + 1, dtype=np.int64))]
+        self.at = grid[coordinate_order(grid.astype(float), np.arange(domains + 1, dtype=np.int64))[0]]
         extents = [np.ptp(self.at[: 1 << t], axis=0) for t in range(power + 1)]
         self.axes = [int(np.argmax(after - before)) for before, after in itertools.pairwise(extents)]
 
@@ -131,7 +131,7 @@ def coarsened(A: Couplings) -> tuple[Couplings, Couplings]:
         own.indptr[1:].astype(np.int32),
         own.indices.astype(np.int32),
         np.ones(n, bool),
-        np.diff(own.indptr) >= early_part(n, 1) * couplings,
+        [np.diff(own.indptr) >= part * couplings for part in early_parts(n, 1)],
     )
     rows = np.flatnonzero(member >= 0)
     T = sp.csr_array((np.ones(rows.size, bool), (rows, member[rows])), (n, count))

@@ -38,17 +38,20 @@ __all__ = ["RankCoarsening"]
 SMALLEST_DOMAIN = 64
 """Rows of a coarse domain, on average, below which pairs of domains are joined: aggregates do not cross domains."""
 
-LARGE_DOMAIN, MOST, HALF = 2 * SMALLEST_DOMAIN, 0.7, 0.5
-"""Part of a row's couplings in its domain, from which on it is a root first, in domains of so many rows, and below.
+LARGE_DOMAIN, PARTS = 2 * SMALLEST_DOMAIN, (0.7, 0.5)
+"""Parts of a row's couplings in its domain, from which on it is a root before others; the first one in domains of so
+many rows only.
 
-At a side of a domain a row of a mesh of bricks has 18 of 27 couplings, one of a seven-point stencil 6 of 7. Small
-domains are mostly sides: with the first number there aggregates take up to 64 rows, and 48^3 cells 4 % more iterations.
+At a side of a domain a row of a mesh of bricks has 18 of 27 couplings, at an edge 12, one of a seven-point stencil 6 of
+7. Small domains are mostly sides: with the first number there aggregates take up to 64 rows, and 48^3 cells 4 % more
+iterations. Where two planes are left over at a side, rows at its edges would begin aggregates that lie across those of
+the other planes: with the second number the rows between come before them.
 """
 
 
-def early_part(rows: int, domains: int) -> float:
-    """Which part of its couplings a row has in its domain to be a root first."""
-    return MOST if rows >= LARGE_DOMAIN * domains else HALF
+def early_parts(rows: int, domains: int) -> tuple[float, ...]:
+    """Which parts of its couplings a row has in its domain to be a root first, second and so on."""
+    return PARTS if rows >= LARGE_DOMAIN * domains else PARTS[1:]
 
 
 class RankCoarsening:
@@ -86,7 +89,7 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     """The aggregate of each local row, -1 for boundary rows; how many there are; the domain of each.
 
     Aggregates are numbered by their first rows, and so domain by domain. Nodes with most of their couplings in their
-    domain are roots first (`early_part`): a domain of a box then has aggregates of three by three by three nodes from
+    domain are roots first (`early_parts`): a domain of a box then has aggregates of three by three by three nodes from
     its sides on, as a box of its own has behind rows that are eliminated.
     """
     layout, n = A.rows, A.rows.n_local
@@ -95,8 +98,11 @@ def aggregates_within_domains(A: RankMatrix, block_size: int) -> tuple[np.ndarra
     coupled = coupled_rows(A.graph_arrays, A.values)
     included = coupled.reshape(-1, block_size).any(axis=1)
     begins, ends = spans = spans_between(A.indptr, A.numbers, bounds, layout.first)
-    least = early_part(layout.n, layout.n_domains) * np.diff(A.indptr)
-    early, indices = (ends - begins >= least).reshape(-1, block_size).all(axis=1), A.indices
+    here, couplings, indices = ends - begins, np.diff(A.indptr), A.indices
+    early = [
+        (here >= part * couplings).reshape(-1, block_size).all(axis=1)
+        for part in early_parts(layout.n, layout.n_domains)
+    ]
     if block_size > 1:
         graph = CrsGraph.unchecked(*entries_between(A.indptr, A.indices, bounds[:-1][own], bounds[1:][own]), (n, n))
         indptr, indices = node_graph(graph, block_size)

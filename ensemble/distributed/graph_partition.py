@@ -54,13 +54,13 @@ def breadth_first_order(indptr: np.ndarray, indices: np.ndarray, offsets: np.nda
     n = indptr.size - 1
     part_of, level, queue, found, place = (np.zeros(n, np.int64) for _ in range(5))
 
-    def split(rows: np.ndarray, n_first: int, part: int) -> tuple[np.ndarray, np.ndarray, int, int]:
+    def split(rows: np.ndarray, n_first: int, equal: int, part: int) -> tuple[np.ndarray, np.ndarray, int, int]:
         breadth_first_rows(indptr, indices, rows, part, part_of, level, queue, found)
         place[found[: rows.size]] = np.arange(rows.size)
         first = place[rows] < n_first
         return rows[first], rows[~first], 2 * part, 2 * part + 1
 
-    return bisected_order(offsets, split, 1)
+    return bisected_order(offsets, split, 1)[0]
 
 
 def metis_order(indptr: np.ndarray, indices: np.ndarray, domains: int) -> tuple[np.ndarray, np.ndarray]:

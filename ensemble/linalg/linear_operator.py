@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ensemble._check import require, sample_number
+from ensemble._check import kind_of, message, require, sample_number
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import SERIAL, Space
 from ensemble._typing import Array, DType, Vectors
+from ensemble.scalar import Ensemble
 
 if TYPE_CHECKING:
     from ensemble.linalg.graph import Reordering
     from ensemble.scalar.sample_set import SampleSet
+
+BARE = ("apply", "apply_dot", "apply_transpose", "add_product", "residual", "restricted_residual")
+"""Methods on bare arrays, by which an Ensemble is refused: some would index it, others add its samples to shapes."""
+
+
+def on_bare_arrays(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `method` of an operator, which refuses an Ensemble in the place of any argument and names that."""
+    names = method.__code__.co_varnames[: method.__code__.co_argcount]
+
+    def refused(operator: Any, name: str, value: Any) -> TypeError:
+        advice = "The product of Ensembles is A @ x; their bare arrays are x.samples."
+        function = f"{type(operator).__name__}.{method.__name__}"
+        return TypeError(message(function, name, "be a bare array of shape (n, n_samples)", kind_of(value), advice))
+
+    @functools.wraps(method)
+    def of_two(self: Any, x: Any, out: Any = None) -> Any:  # what loops call: it takes half the time of the other
+        if isinstance(x, Ensemble) or isinstance(out, Ensemble):
+            raise refused(self, *(("x", x) if isinstance(x, Ensemble) else ("out", out)))
+        return method(self, x, out)
+
+    @functools.wraps(method)
+    def of_any(self: Any, *given: Any, **named: Any) -> Any:
+        for name, value in (*zip(names[1:], given, strict=False), *named.items()):
+            if isinstance(value, Ensemble):
+                raise refused(self, name, value)
+        return method(self, *given, **named)
+
+    return of_two if names == ("self", "x", "out") else of_any
 
 
 class LinearOperator:
@@ -74,6 +105,12 @@ class LinearOperator:
     stores_upper = False
     space: Space = SERIAL
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in BARE:
+            if name in vars(cls):
+                setattr(cls, name, on_bare_arrays(vars(cls)[name]))
+
     @property
     def local_shape(self) -> tuple[int, int]:
         """Rows and columns that this process holds of vectors of `shape`."""
@@ -81,6 +118,7 @@ class LinearOperator:
         return n_rows, n_columns
 
     # --- products
+    @on_bare_arrays
     def apply(self, x: Vectors, out: Vectors | None = None) -> Array:
         """The product with `x`, in `out` or a new array."""
         raise NotImplementedError
@@ -93,6 +131,7 @@ class LinearOperator:
         """A context in which one kernel reads `x` as by `whole`, while rows of other processes may still travel."""
         return nullcontext(x)
 
+    @on_bare_arrays
     def apply_dot(self, x: Vectors, out: Vectors | None = None) -> tuple[Array, Array]:
         """The product with `x`, and the inner products of `x` with it, one per sample."""
         y = self.apply(x, out)
@@ -102,6 +141,7 @@ class LinearOperator:
         """`apply_dot` on a device, its inner products left as partial sums."""
         raise NotImplementedError
 
+    @on_bare_arrays
     def residual(self, x: Vectors, b: Vectors, out: Vectors | None = None) -> Array:
         """b - A x, in `out` or a new array."""
         y = self.apply(x, out)

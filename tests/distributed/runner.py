@@ -8,12 +8,12 @@ In a test, with the fixture `mpi` of this folder's conftest::
     def test_every_rank_has_the_total(mpi):
         assert mpi(total, 3, 10) == [33, 33, 33]
 
-The function stands in a module of tests; its arguments and values can be pickled. What it raises on one rank ends all
-ranks and is shown with the traceback of each rank that failed; at the time limit each rank shows where it stands.
-Ranks are started once for all calls, since Python, MPI and kernels from disk take seconds to start: three of them, or
-as many as a call asks for, and a call on fewer runs on the first ones. They start again after a failure; a function
-must leave modules as they were. With ``fresh=True`` as many ranks as asked for run one function and end. Run what
-ranks run in one process first: each rank compiles a kernel that is not on disk yet.
+The function is defined in a module of tests; its arguments and values can be pickled. An exception on one rank ends all
+ranks; the error has the traceback of each rank that failed. At the time limit each rank writes its stack.
+Ranks are started once for all calls, since Python, MPI and loading compiled kernels take seconds: three of them, or as
+many as a call needs, and a call on fewer runs on the first ones. They start again after a failure; a function must
+leave modules as they were. With ``fresh=True`` as many ranks as needed are started for one call and end after it. Call
+what ranks call in one process first: each rank compiles a kernel that is not in the cache yet.
 The same from a shell: ``mpiexec -n 3 python -m tests.distributed.runner tests.distributed.test_runner:total``.
 """
 
@@ -43,17 +43,17 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 START = 120.0
-"""Seconds in which Python and MPI start on all ranks, beside other work."""
+"""Most seconds until Python and MPI have started on all ranks of a busy machine."""
 
 GRACE = 3.0
-"""Seconds beyond the limit in which the ranks show where they stand; then they are ended."""
+"""Seconds after the time limit for the ranks to write their stacks; then they are ended."""
 
-OFTEN = 300
-"""Looks of a rank for its next call, 3 ms apart, before they are 30 ms apart: most of the time no test needs ranks."""
+SHORT_POLLS = 300
+"""How often a rank polls for its next call every 3 ms before it polls every 30 ms."""
 
 LEAST_RANKS, KEPT_RANKS, MOST_CALLS = 3, 8, 500
-"""Ranks that are started at least; that wait for further calls, together; their calls, for MPICH has 2,048
-communicators."""
+"""Least number of ranks that are started; most ranks that are kept for further calls; most calls of one set of ranks,
+since MPICH has 2,048 communicators."""
 
 ENVIRONMENT = {
     **{f"{name}_NUM_THREADS": "1" for name in ("NUMBA", "OMP", "OPENBLAS", "MKL")},
@@ -67,7 +67,7 @@ ENVIRONMENT = {
 
 
 class RanksFailedError(AssertionError):
-    """A rank raised, ended early or did not end; the message has what each rank and the launcher wrote."""
+    """A rank raised, ended early or did not end; the message has the output of each rank and of the launcher."""
 
 
 def launcher() -> str | None:
@@ -78,10 +78,10 @@ def launcher() -> str | None:
 
 
 class Ranks:
-    """Processes of MPI that wait for functions to run.
+    """Processes of MPI that wait for calls of functions.
 
-    Messages are files of a folder: ``task-K`` for all ranks, ``value-K-R`` and ``said-R`` of rank R. A rank that waits
-    in a message of MPI would use a core.
+    They communicate by files in a folder: ``call-K`` is read by all ranks; rank R writes the returned value to
+    ``value-K-R`` and errors to ``errors-R``. A rank that waited for a message of MPI would keep a core busy.
     """
 
     def __init__(self, size: int) -> None:
@@ -90,18 +90,18 @@ class Ranks:
         self.size, self.calls = size, 0
         self.folder = Path(tempfile.mkdtemp(prefix="ensemble-ranks-"))
         command = [program, "-n", str(size), sys.executable, "-m", "tests.distributed.runner", str(self.folder)]
-        with open(self.folder / "written", "w") as written:
+        with open(self.folder / "output", "w") as output:
             self.process = subprocess.Popen(
                 [*command, str(os.getpid())], cwd=ROOT, env={**os.environ, **ENVIRONMENT}, stdin=subprocess.DEVNULL,
-                stdout=written, stderr=subprocess.STDOUT, start_new_session=True,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
     def call(self, name: str, ranks: int, arguments: tuple[Any, ...], limit: float) -> list[Any]:
-        """What the function `name` returned on each of the first `ranks` ranks."""
+        """The values that the function `name` returned on the first `ranks` ranks."""
         number, self.calls = self.calls, self.calls + 1
-        _write(self.folder / f"task-{number}", (name, ranks, arguments, limit))
+        _write(self.folder / f"call-{number}", (name, ranks, arguments, limit))
         values = [self.folder / f"value-{number}-{rank}" for rank in range(ranks)]
-        started = [self.folder / f"said-{rank}" for rank in range(self.size)]
+        started = [self.folder / f"errors-{rank}" for rank in range(self.size)]
         for paths, seconds in ((started, START), (values, limit + GRACE)):
             end = time.monotonic() + seconds
             while not all(path.exists() for path in paths):
@@ -116,39 +116,39 @@ class Ranks:
         return found
 
     def close(self) -> None:
-        """End the ranks, those that wait by themselves."""
+        """Tell the ranks to end, then terminate and kill those that remain."""
         (self.folder / "end").touch()
         for end in (lambda: None, self.process.terminate, self._kill):
             end()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(GRACE)
                 break
-        self._kill()  # what the launcher left behind
+        self._kill()  # processes that the launcher did not end
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def _report(self, name: str, code: int | None, values: list[Path]) -> str:
-        """What a failed run has to say, the tracebacks of its ranks first."""
+        """The output of a failed call, the tracebacks of its ranks first."""
         ending = "did not end" if code is None else f"ended with status {code}"
         lines = [f"{name} on {len(values)} ranks {ending}"]
         for rank, value in enumerate(values):
-            said = self.folder / f"said-{rank}"
-            text = said.read_text(errors="replace").strip() if said.exists() else "did not start"
+            errors = self.folder / f"errors-{rank}"
+            text = errors.read_text(errors="replace").strip() if errors.exists() else "did not start"
             lines.append(f"--- rank {rank}: {text or ('returned' if value.exists() else 'returned nothing')}")
-        written = (self.folder / "written").read_text(errors="replace").strip()
-        return "\n".join([*lines, "--- written by all:", written[-6000:]])
+        output = (self.folder / "output").read_text(errors="replace").strip()
+        return "\n".join([*lines, "--- output of all:", output[-6000:]])
 
 
 WAITING: dict[int, Ranks] = {}
-"""Ranks that wait for further calls, by their number; those used last come last."""
+"""Ranks kept for further calls, by their number; the most recently used come last."""
 
 
 def run_on_ranks(
     function: Callable[..., Any] | str, ranks: int, *arguments: Any, limit: float = 60.0, fresh: bool = False
 ) -> list[Any]:
-    """What ``function(comm, *arguments)`` returned on each of `ranks` ranks, in the order of ranks.
+    """The values that ``function(comm, *arguments)`` returned on `ranks` ranks, in the order of ranks.
 
     `function` is a function of a module, or its name "module:function". After `limit` seconds all ranks are ended.
     """
@@ -182,13 +182,13 @@ def _remove(size: int) -> None:
 
 @atexit.register
 def end_all() -> None:
-    """End all ranks that wait."""
+    """End all kept ranks."""
     for size in list(WAITING):
         _remove(size)
 
 
 def _write(path: Path, value: Any) -> None:
-    """A file that is there as a whole or not at all."""
+    """Write a file that other processes see complete or not at all."""
     part = path.with_name(f"part-of-{path.name}")
     part.write_bytes(pickle.dumps(value))
     part.rename(path)
@@ -206,16 +206,16 @@ def function_of(name: str) -> Callable[..., Any]:
     return found  # type: ignore[return-value]
 
 
-def tasks(folder: Path, parent: int) -> Any:
-    """The tasks that come into a folder, until a file says that it is the end or the parent is gone."""
+def calls_from(folder: Path, parent: int) -> Any:
+    """The calls that arrive in a folder, until there is a file ``end`` or the parent has ended."""
     for number in itertools.count():
-        path = folder / f"task-{number}"
+        path = folder / f"call-{number}"
         for turn in itertools.count():
             if path.exists():
                 break
             if (folder / "end").exists() or not folder.exists() or (turn % 100 == 99 and not _lives(parent)):
                 return
-            time.sleep(0.003 if turn < OFTEN else 0.03)  # three ranks that look often take a tenth of a core
+            time.sleep(0.003 if turn < SHORT_POLLS else 0.03)  # three ranks that poll every 3 ms take a tenth of a core
         yield number, *pickle.loads(path.read_bytes())
 
 
@@ -228,29 +228,29 @@ def _lives(process: int) -> bool:
 
 
 def serve(folder: Path, parent: int) -> None:
-    """Run what comes into a folder, as one rank."""
+    """Run the calls that arrive in a folder, as one rank."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    with open(folder / f"said-{world.rank}", "w") as said:
-        faulthandler.enable(said)
-        for number, name, ranks, arguments, limit in tasks(folder, parent):
+    with open(folder / f"errors-{world.rank}", "w") as errors:
+        faulthandler.enable(errors)
+        for number, name, ranks, arguments, limit in calls_from(folder, parent):
             if world.rank >= ranks:
                 continue
-            faulthandler.dump_traceback_later(limit, file=said)
-            last = threading.Timer(limit + 2 * GRACE, os._exit, (1,))  # where nobody else ends this rank
+            faulthandler.dump_traceback_later(limit, file=errors)
+            last = threading.Timer(limit + 2 * GRACE, os._exit, (1,))  # if no other process ends this rank
             last.daemon = True
             last.start()
             try:
                 comm = world.Create_group(world.group.Incl(range(ranks)))
-                # not freed: the next one would receive what a function has left behind
+                # not freed: its successor would receive messages that a function left unread
                 with warnings.catch_warnings():
                     warnings.simplefilter("error")  # as for the other tests
                     value = function_of(name)(comm, *arguments)
                 _write(folder / f"value-{number}-{world.rank}", value)
             except BaseException:
-                traceback.print_exc(file=said)
-                said.flush()
+                traceback.print_exc(file=errors)
+                errors.flush()
                 world.Abort(1)
             faulthandler.cancel_dump_traceback_later()
             last.cancel()
@@ -258,8 +258,8 @@ def serve(folder: Path, parent: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Wait for functions, or run the one that is named."""
-    from tests import conftest  # noqa: F401  the settings of the other tests, so that kernels on disk serve
+    """Serve calls, or run the one function that is named."""
+    from tests import conftest  # noqa: F401  the settings of the other tests, so that cached kernels are used
 
     if len(arguments) == 2:
         serve(Path(arguments[0]), int(arguments[1]))

@@ -79,10 +79,14 @@ def digests(comm, n_samples=8, cells=8, methods=None):
 FEW = ("cg, tolerances of each sample", "smoothed aggregation")
 
 
+@pytest.fixture(scope="module")
+def of_one():
+    return digests(serial(), 4, 6, FEW)
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_several_ranks_give_the_bits_of_one(mpi, ranks):
-    want = digests(serial(), 4, 6, FEW)
-    assert mpi(digests, ranks, 4, 6, FEW)[0] == want
+def test_several_ranks_give_the_bits_of_one(mpi, of_one, ranks):
+    assert mpi(digests, ranks, 4, 6, FEW)[0] == of_one
 
 
 @pytest.mark.slow

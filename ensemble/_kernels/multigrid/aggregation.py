@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ensemble._backend import array_namespace, to_numpy
@@ -71,15 +73,15 @@ def _(graph, values):
 
 
 def aggregate(
-    begins: np.ndarray, ends: np.ndarray, indices: np.ndarray, included: np.ndarray, early: np.ndarray | None = None
+    begins: np.ndarray, ends: np.ndarray, indices: np.ndarray, included: np.ndarray, early: Sequence[np.ndarray] = ()
 ) -> tuple[np.ndarray, int]:
     """Aggregates of a graph, by the uncoupled scheme of Vanek, Mandel and Brezina (1996) in natural order.
 
     Node i has the neighbours ``indices[begins[i]:ends[i]]``.
 
-    1. A node none of whose neighbours is in an aggregate forms one with all of them. Nodes of `early` come first, if
-       it is given: those that have most of their neighbours, where the graph is a part of another one. A node at a
-       side of the part would form a smaller aggregate.
+    1. A node none of whose neighbours is in an aggregate forms one with all of them. Nodes of ``early[0]`` come first,
+       then those of ``early[1]``, and so on: those that have most of their neighbours, where the graph is a part of
+       another one. A node at a side of the part would form a smaller aggregate.
     2. A node left over joins the neighbouring aggregate of phase 1 to which most of its edges lead (the lowest number
        among equals).
     3. What is still left forms aggregates with its left-over neighbours.
@@ -88,7 +90,7 @@ def aggregate(
     -1 marks an excluded node.
     """
     member, count = np.full(begins.size, -1, np.int32), 0
-    for roots in (included,) if early is None else (early & included, included):
+    for roots in (*(some & included for some in early), included):
         count = _aggregates_of_roots(begins, ends, indices, included, roots, member, count)
     return member, _aggregate_rest(begins, ends, indices, included, member, count)
 
