@@ -6,6 +6,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,17 +38,28 @@ def table(n: int) -> list[dict[str, Any]]:
         columns = [x[name].samples.tolist() for name in x.names]
         return np.array([ishigami(*row) for row in zip(*columns, strict=True)])
 
+    def loop_of_samples() -> Any:
+        x = inputs.samples(n, seed=SEED)
+        columns = [x[name].samples.tolist() for name in x.names]
+        rows = [of_sample(SimpleNamespace(x0=a, x1=b, x2=c)) for a, b, c in zip(*columns, strict=True)]
+        return {name: np.array([row[name] for row in rows]) for name in ("y", "z")}
+
     def study(model: Any) -> Callable[[], Any]:
         return lambda: en.propagate(model, inputs, n, seed=SEED, progress=False)
 
     ways: dict[str, Callable[[], Any]] = {
         "loop": loop,
         "vectorize, keywords": study(en.vectorize(ishigami, keywords=True)),
+        "loop, a dict of outputs": loop_of_samples,
         "vectorize, a dict of outputs": study(en.vectorize(of_sample)),
     }
     found = interleaved(ways, ROUNDS, time.process_time)
     rows = [
-        {"way": way, "us a sample": 1e6 * median(seconds) / n, "x loop": ratio(found["loop"], seconds)}
+        {
+            "way": way,
+            "us a sample": 1e6 * median(seconds) / n,
+            "x loop": ratio(found["loop, a dict of outputs" if "dict" in way else "loop"], seconds),
+        }
         for way, seconds in found.items()
     ]
     show(f"vectorize, {n} samples, processor time", rows)

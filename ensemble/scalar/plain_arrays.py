@@ -10,9 +10,10 @@ import numpy as np
 
 from ensemble._backend import is_array
 from ensemble._check import kind_of, message
+from ensemble._compile.kept_memory import empty
 
 __all__ = [
-    "NUMBERS", "array_like", "compared_with", "never_equals", "plain_array", "plain_arrays",
+    "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "never_equals", "plain_array", "plain_arrays",
     "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
 ]  # fmt: skip
 
@@ -93,7 +94,7 @@ def stack_of(samples: np.ndarray) -> np.ndarray:
     *shape, n_samples = samples.shape
     if not samples.flags.c_contiguous or samples.size < LARGE_STACK:
         return np.array(samples_in_front(samples), order="C")
-    flat, stack = samples.reshape(-1, n_samples), np.empty((n_samples, *shape), samples.dtype)
+    flat, stack = samples.reshape(-1, n_samples), empty((n_samples, *shape), samples.dtype)
     rows = stack.reshape(n_samples, -1)
     for k in range(0, flat.shape[0], ENTRIES):
         rows[:, k : k + ENTRIES] = flat[k : k + ENTRIES].T
@@ -105,7 +106,7 @@ def samples_of_stack(stack: np.ndarray) -> np.ndarray:
     n_samples, *shape = stack.shape
     if not stack.flags.c_contiguous or stack.size < LARGE_STACK or stack.ndim < 2:
         return samples_behind(stack).copy(order="C")
-    rows, samples = stack.reshape(n_samples, -1), np.empty((*shape, n_samples), stack.dtype)
+    rows, samples = stack.reshape(n_samples, -1), empty((*shape, n_samples), stack.dtype)
     flat = samples.reshape(-1, n_samples)
     for k in range(0, flat.shape[0], ENTRIES):
         flat[k : k + ENTRIES] = rows[:, k : k + ENTRIES].T

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.numpy_cases import CASES, arguments
 from ensemble import DivergenceError
 from ensemble.scalar import Ensemble
+from ensemble.scalar.interop import numpy_functions
 from ensemble.scalar.interop.numpy_batches import BATCHES
 from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE
 from ensemble.scalar.interop.numpy_entries import ENTRIES
@@ -108,6 +109,94 @@ def test_other_forms_of_a_call_give_each_sample_its_own(name):
         _, alone = calls_of_each(f, given, 6)
     for s in range(6):
         assert_same(result, alone[s], s)
+
+
+OTHER_CALLS_OF_ONE_SAMPLE = {
+    "several results": lambda x, y: np.gradient(np.outer(x, y)),
+    "results with names": lambda x, y: (np.linalg.eigh(np.outer(x, x)), np.linalg.qr(np.outer(x, y))),
+    "a matrix that is singular": lambda x, y: np.linalg.cond(np.outer(x, y) * 0.0),
+    "axes by name": lambda x, y: np.median(np.outer(x, y), axis=0, keepdims=True),
+    "a type by name": lambda x, y: np.cumsum(x, dtype=np.float32),
+    "a value": lambda x, y: np.searchsorted(np.sort(x), y[0]),
+    "an array without axes": lambda x, y: np.clip(np.reshape(x[0], ()), 0.0, 0.5),
+    "a choice of numbers": lambda x, y: (np.where(x[0] > 0.5, x[0], 1.0), np.cov(x), np.clip(x[0], 0.0, 0.5)),
+    "forms of a number": lambda x, y: (np.sort(x[:1]), np.full_like(x[0], 2.0), np.zeros_like(x[0]), np.copy(x[0])),
+    "numbers of a number": lambda x, y: (np.cumsum(x[0]), np.around(x[0], 1), np.angle(x[0]), np.unwrap(x[:1])),
+    "sums of a number": lambda x, y: (np.sum(x[0]), np.max(x[0]), np.median(x[0]), np.any(x[0]), np.diff(x[:1])),
+    "a list of vectors": lambda x, y: np.vstack([x, y, np.ones(10)]),
+    "places that are found": lambda x, y: (np.argwhere(x > 0.5), np.flatnonzero(x > 0.5), np.where(x > 0.5)),
+    "a view": lambda x, y: (np.diag(np.outer(x, y)), np.trim_zeros(x), np.resize(x, 3)),
+    "the argument itself": lambda x, y: (np.real_if_close(x), np.delete(x, []), np.take(x, slice(None).indices(3))),
+    "an argument to be overwritten": lambda x, y: (np.median(x, overwrite_input=True), x.copy()),
+    "a result to be written": lambda x, y: np.cumsum(x, out=y),
+    "a result to be written by place": lambda x, y: np.clip(x, 0.2, 0.8, y),
+    "a copy refused": lambda x, y: (np.nan_to_num(x, copy=False), x),
+    "a function of the user's": lambda x, y: np.apply_along_axis(lambda v: v[:2] * 2.0, 0, x),
+    "text": lambda x, y: np.pad(x, 2, mode="wrap"),
+    "complex numbers": lambda x, y: np.angle(x + 1j * y),
+    "integers": lambda x, y: (np.bincount((x * 5).astype(int)), np.packbits(x > 0.5), np.iscomplex(x)),
+    "sets": lambda x, y: (np.union1d(x, y), np.intersect1d(x, x, return_indices=True), np.setdiff1d(x, y[:3])),
+    "bins": lambda x, y: (np.histogram(x, 4), np.histogram2d(x, y, 3), np.digitize(x, [0.2, 0.6])),
+    "weights": lambda x, y: np.average(x, weights=y, returned=True),
+    "a fit with its residuals": lambda x, y: np.polyfit(x, y, 1, full=True)[:2],
+}
+
+
+def seen(result):
+    """All that tells one result from another, its bits included."""
+    if isinstance(result, tuple | list):
+        return type(result), [seen(part) for part in result]
+    if not isinstance(result, Ensemble):
+        return type(result), repr(result)
+    samples = result.samples
+    kind = samples.dtype, samples.shape, samples.flags.writeable, result.sample_set
+    return *kind, result.is_value, samples.tobytes()
+
+
+@every("name", [*CASES, *CALLS_LEFT_TO_EACH_SAMPLE, *OTHER_CALLS_OF_ONE_SAMPLE])
+def test_one_sample_alone_gives_what_the_rules_for_several_give(name):
+    """The call on the plain arrays of one sample is a short cut, and nothing tells that it was taken."""
+    kind, f = CASES.get(name, ("vector", {**CALLS_LEFT_TO_EACH_SAMPLE, **OTHER_CALLS_OF_ONE_SAMPLE}.get(name)))
+    for n in SIZES[kind]:
+        given = arguments(kind, f if name in CASES else lambda x, y: None, n, 1)
+        if name not in CASES and n != 10:
+            continue
+        found = []
+        for alone in (numpy_functions.ALONE, frozenset()):
+            lifted = [a[0].copy() if isinstance(a, tuple) else Ensemble(a.copy()) for a in given]
+            with warnings.catch_warnings(), np.errstate(all="ignore"), pytest.MonkeyPatch.context() as patch:
+                warnings.simplefilter("ignore")
+                patch.setattr(numpy_functions, "ALONE", alone)
+                found.append((seen(f(*lifted)), [seen(a) for a in lifted]))
+                for a in lifted:
+                    a[...] = 0.0
+            found[-1] += tuple(seen(a) for a in lifted)
+        assert found[0] == found[1], n
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int16", "complex64"])
+def test_the_place_of_the_largest_entry_of_many_is_that_of_each_sample(dtype):
+    x = (np.random.default_rng(3).random((6000, 8)) * 50.0).astype(dtype)
+    if dtype != "int16":
+        x[70, 2] = x[7, 2] = np.nan
+    for f in (np.argmax, np.argmin):
+        assert f(Ensemble(x)).samples.tolist() == [int(f(x[:, s])) for s in range(8)]
+    if dtype == "float64":
+        assert np.nanargmax(Ensemble(x)).samples.tolist() == [int(np.nanargmax(x[:, s])) for s in range(8)]
+
+
+def test_one_sample_takes_the_short_cut(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("rules for several samples")
+
+    monkeypatch.setattr(numpy_functions, "_lifted", refuse)
+    monkeypatch.setattr(numpy_functions, "on_each_sample", refuse)
+    monkeypatch.setattr(numpy_functions, "TABLES", ())
+    x = Ensemble(np.random.default_rng(3).random((10, 1)))
+    for f in (np.cov, np.sort, np.mean, np.unique, lambda x: np.polyfit(x, x, 1), lambda x: np.concatenate([x, x])):
+        f(x)
+    with pytest.raises(AssertionError, match="rules"):
+        np.cov(Ensemble(np.random.default_rng(3).random((10, 2))))
 
 
 WRONG = {

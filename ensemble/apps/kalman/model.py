@@ -92,9 +92,9 @@ class LinearGaussianModel:
         self.prior_at = one_of(prior_at, PRIORS, "LinearGaussianModel", "prior_at")
         F, Q, H, R, m0, P0 = (real_array(a, n) for a, n in zip((F, Q, H, R, m0, P0), PARTS, strict=False))
         for a, name in ((F, "F"), (H, "H")):
-            require(len(a.shape) >= 2, "LinearGaussianModel", name, "have 2 axes or more", f"shape {tuple(a.shape)}")
-            some = 0 not in a.shape[-2:]
-            require(some, "LinearGaussianModel", name, "have one row or more", f"shape {tuple(a.shape)}")
+            if len(a.shape) < 2 or 0 in a.shape[-2:]:  # texts are made where they are needed: optimisers make models
+                requirement = "have 2 axes or more" if len(a.shape) < 2 else "have one row or more"
+                require(False, "LinearGaussianModel", name, requirement, f"shape {tuple(a.shape)}")
         self.nx, self.ny = int(F.shape[-1]), int(H.shape[-2])
         nx, ny = self.nx, self.ny
         given = dict(zip((*PARTS, "S", "diffuse"), (F, Q, H, R, m0, P0, u, d, S, diffuse), strict=True))
@@ -119,14 +119,18 @@ class LinearGaussianModel:
             tails["diffuse"] = (nx, int(self.diffuse.shape[-1]))
         for name, tail in tails.items():
             a = getattr(self, name)
+            if tuple(a.shape[len(a.shape) - len(tail) :]) == tail:
+                continue
             advice = f"The state has nx = {nx} entries (last axis of F), an observation ny = {ny} (rows of H)."
-            seen = f"shape {tuple(a.shape)}"
-            fits = tuple(a.shape[len(a.shape) - len(tail) :]) == tail
-            require(fits, "LinearGaussianModel", name, f"end in shape {tail}", seen, advice)
+            require(False, "LinearGaussianModel", name, f"end in shape {tail}", f"shape {tuple(a.shape)}", advice)
         self._check_leading(tails)
         self._check_numbers()
 
     def _check_leading(self, tails: dict[str, tuple[int, ...]]) -> None:
+        self.n_steps, self.is_time_varying = 1, False
+        self.batch: tuple[int, ...] = ()
+        if all(len(getattr(self, name).shape) == len(tail) for name, tail in tails.items()):
+            return
         steps: dict[str, int] = {}
         batches: dict[str, tuple[int, ...]] = {}
         for name, tail in tails.items():
@@ -145,7 +149,7 @@ class LinearGaussianModel:
         self.n_steps = next(iter(steps.values()), 1)
         self.is_time_varying = bool(steps)
         try:
-            self.batch: tuple[int, ...] = np.broadcast_shapes(*batches.values())
+            self.batch = np.broadcast_shapes(*batches.values())
         except ValueError:
             seen = ", ".join(f"{name}: {lead}" for name, lead in batches.items() if lead)
             advice = "The axis before the matrix axes is time, except in m0 and P0; batch axes stand before it."

@@ -102,8 +102,10 @@ def common_dtype(xp: Any, arrays: Sequence[Array]) -> Any:
 def check_samples(counts: dict[str, int], function: str) -> None:
     """Ensembles have one number of samples, or are shared."""
     counts = {name: n for name, n in counts.items() if n > 1}
+    if len(set(counts.values())) <= 1:
+        return
     seen = ", ".join(f"{name}: {n}" for name, n in counts.items())
-    require(len(set(counts.values())) <= 1, function, "Ensembles", "have one number of samples", seen)
+    require(False, function, "Ensembles", "have one number of samples", seen)
 
 
 def wider_dtype(xp: Any, dtype: Any, narrow: Any, function: str) -> Any:

@@ -24,7 +24,7 @@ from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
 from ensemble.scalar.plain_arrays import stack_of
 from ensemble.scalar.sample_set import common_set
 
-__all__ = ["EACH_SAMPLE", "on_each_sample", "signature_of", "written_arguments"]
+__all__ = ["EACH_SAMPLE", "is_only_read", "on_each_sample", "signature_of", "written_arguments"]
 
 NAMES = (
     "angle append apply_along_axis apply_over_axes argmax argmin argpartition argsort argwhere around array_equal "
@@ -75,6 +75,15 @@ def _first_written(function: Callable[..., Any]) -> float:
         return math.inf
     by_place = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return min((by_place.index(name) for name in ("out", "copy") if name in by_place), default=math.inf)
+
+
+MAY_WRITE = frozenset(("out", "copy", "overwrite_input"))
+
+
+def is_only_read(function: Any, arguments: Any, options: Any) -> bool:
+    """Whether the call certainly changes no argument."""
+    named = options and not MAY_WRITE.isdisjoint(options)
+    return not named and function not in WRITE_TO and len(arguments) <= _first_written(function)
 
 
 def written_arguments(function: Any, arguments: Any, options: Any) -> dict[str, Any]:

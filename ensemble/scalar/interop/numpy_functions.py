@@ -17,6 +17,7 @@ from ensemble.scalar.ensemble import Ensemble, as_array, wrap
 from ensemble.scalar.interop.numpy_batches import BATCHES
 from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE, on_each_sample, signature_of, written_arguments
 from ensemble.scalar.interop.numpy_entries import ENTRIES
+from ensemble.scalar.interop.numpy_one_sample import ALONE, NOT_ALONE, on_one_sample
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
 from ensemble.scalar.interop.numpy_writes import WRITES
 from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
@@ -33,6 +34,14 @@ TABLES = (RULES, BATCHES, ENTRIES, WRITES)
 
 def call_function(function: Any, arguments: Any, options: Any) -> Any:
     """The implementation of ``__array_function__``."""
+    if function in ALONE:  # most of what one sample costs is what decides for several
+        first = arguments[0] if arguments else None
+        if type(first) is not Ensemble:
+            first = first_ensemble((*arguments, *options.values()))
+        if first.samples.shape[-1] == 1:
+            result = on_one_sample(function, arguments, options)
+            if result is not NOT_ALONE:
+                return result
     tables = [table for table in TABLES if function in table]
     if tables:
         first = arguments[0] if arguments else None

@@ -26,7 +26,7 @@ from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import namespace_of, samples_of, set_of
-from ensemble.scalar.plain_arrays import array_like
+from ensemble.scalar.plain_arrays import LARGE_STACK, array_like, stack_of
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["RULES", "NotByRuleError"]
@@ -44,14 +44,13 @@ N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angl
 
 def elementwise(function: Function) -> Function:
     """Rule: the arguments by position are arrays or numbers that broadcast; the result is a new array."""
-    name, n_arrays = function.__name__, N_ARRAYS.get(function, 1)
-    is_where = function is np.where
+    name, n_arrays, is_where = function.__name__, N_ARRAYS.get(function, 1), function is np.where
 
     def lifted(*values: Any, **options: Any) -> Any:
         if len(values) > n_arrays:
             raise NotByRuleError("an option by place")
         if is_where and len(values) == 1:
-            raise NotByRuleError("the places of entries that are not zero: the arrays do not broadcast")
+            raise NotByRuleError("the places of entries that are not zero do not broadcast")
         arrays: list[Array] = []
         sample_set = None
         for value in values:
@@ -108,8 +107,7 @@ def _with_options(function: Function, values: Any, arrays: list[Array], options:
 
 def along(function: Function) -> Function:
     """Rule: the first argument is reduced along `axis`, over all its visible axes by default; `where` broadcasts."""
-    name = f"np.{function.__name__}"
-    parameters = list(signature_of(function).parameters)
+    name, parameters = f"np.{function.__name__}", list(signature_of(function).parameters)
     first = parameters[0]
     one_axis = function in (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
     axis_second = parameters[1] == "axis"
@@ -120,7 +118,9 @@ def along(function: Function) -> Function:
             if len(arguments) == 1 + (not axis_second):  # all entries of a vector, no options: the common case
                 more = arguments[1:]
                 if axis_second or type(more[0]) in NUMBERS:
-                    return result_of(function(x.samples, *more, axis=0), x.sample_set, function.__name__)
+                    turned = one_axis and x.samples.size >= LARGE_STACK  # for NumPy's SIMD loops along rows
+                    found = function(stack_of(x.samples).T if turned else x.samples, *more, axis=0)
+                    return result_of(found, x.sample_set, function.__name__)
         given = dict(signature_of(function).bind(*arguments, **options).arguments)
         x = _lifted(given.pop(first))
         where, out, axis = (given.pop(key, np._NoValue) for key in ("where", "out", "axis"))

@@ -12,7 +12,7 @@ from ensemble._check import message, require
 from ensemble._typing import Array, PlainArray
 from ensemble.scalar.ensemble import Ensemble
 
-__all__ = ["Moments", "effective_count", "exact_mean", "scaled", "weighted_samples"]
+__all__ = ["Moments", "effective_count", "exact_mean", "moments_from", "scaled", "sums_of", "weighted_samples"]
 
 
 def weighted_samples(x: Ensemble) -> tuple[Array, Array | None]:
@@ -50,6 +50,8 @@ def exact_mean(xp: Any, samples: Array, mean: Array) -> Array:
         if not near.any():
             return mean
     equal = xp.all(samples == samples[..., :1], axis=-1)
+    if isinstance(samples, np.ndarray):
+        equal = equal & near  # zeros of both signs are equal: an entry must not depend on others
     result = xp.where(equal, xp.astype(first, mean.dtype), mean)
     return result[()] if isinstance(samples, np.ndarray) else result
 
@@ -217,6 +219,19 @@ class Moments:
     def std(self, ddof: float = 0.0) -> PlainArray:
         """The standard deviation of the samples so far, shape `shape`."""
         return base_of(self._mean if self.count else np.empty(0)).sqrt(self.var(ddof))
+
+
+def moments_from(count: int, mean: np.ndarray, squares: np.ndarray) -> Moments:
+    """The `Moments` of `count` samples of weight one with this mean and sum of squared deviations, not copied."""
+    result = Moments()
+    if count:
+        result._add(count, float(count), float(count), mean, squares)
+    return result
+
+
+def sums_of(moments: Moments) -> tuple[np.ndarray, np.ndarray] | None:
+    """The mean and the sum of squared deviations, not copied; None before the first sample."""
+    return None if moments._mean is None else (moments._mean, moments._squares)
 
 
 def _batch(x: Ensemble, w: np.ndarray, chosen: np.ndarray) -> tuple[int, float, float, Array, Array]:

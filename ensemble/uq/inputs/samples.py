@@ -152,7 +152,7 @@ class InputSamples:
         for name, value in self._values.items():
             column = value[..., 0 if value.shape[-1] == 1 else place]
             plain[name] = self._variables[name].plain(np.array(column))
-        return PlainSample(plain, int(self.ids[place]))
+        return PlainSample(**plain, _id=int(self.ids[place]))
 
     def fail(self, mask: Any, reason: str = "") -> None:
         """Mark samples as failed; a study leaves them out of its statistics and counts them.
@@ -177,11 +177,7 @@ class InputSamples:
 
 
 class PlainSample(SimpleNamespace):
-    """The inputs of one sample in plain numbers, as attributes and items."""
-
-    def __init__(self, values: Mapping[str, Any], number: int) -> None:
-        super().__init__(**values)
-        self._id = number
+    """The inputs of one sample in plain numbers, as attributes and items; its number is ``_id``."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._names():
@@ -196,11 +192,16 @@ class PlainSample(SimpleNamespace):
         return [name for name in vars(self) if name != "_id"]
 
     def __reduce__(self) -> tuple[object, ...]:
-        return PlainSample, ({name: vars(self)[name] for name in self._names()}, self._id)
+        return _restored_sample, (vars(self),)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={vars(self)[name]!r}" for name in self._names())
         return f"PlainSample({shown})"
+
+
+def _restored_sample(values: Mapping[str, Any]) -> PlainSample:
+    """A sample from what pickle keeps of it."""
+    return PlainSample(**values)
 
 
 def values_of(samples: InputSamples) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._kernels.statistics.counts import count_rows
 from ensemble.uq.study.intervals import jump_of
 
 __all__ = ["Histograms", "ranges"]
@@ -69,6 +70,31 @@ class Histograms:
         for rows in self._chunks():
             self._cover_rows(np.minimum(self.low[rows], low[rows]), np.maximum(self.high[rows], high[rows]), rows)
             self._add_rows(values[rows].astype(np.float64, copy=False), rows)
+
+    def add_parts(self, values: np.ndarray, sizes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Count the first samples of each part, by compiled code.
+
+        Parameters
+        ----------
+        values : array, shape (n_parts, n_entries, n_samples), float64 or float32, in C order
+        sizes : int64 array, shape (n_parts,)
+            How many samples of a part count.
+        low, high : arrays, shape (n_entries,)
+            The range of these samples.
+        """
+        low, high = np.minimum(self.low, low), np.maximum(self.high, high)
+        exponents, first = _bins_of(low, high, self.n_bins)
+        if np.any(np.abs(exponents) >= 1022):  # no factor has that size
+            for part, size in zip(values, sizes, strict=True):
+                self.add(part[:, :size])
+            return
+        is_moved = (self.high >= self.low) & ((exponents != self.exponents) | (first != self.first))
+        shift = np.where(is_moved, np.minimum(exponents - self.exponents, 62), 0)
+        self.at_low *= low == self.low
+        self.at_high *= high == self.high
+        bins = self.first, first, shift, is_moved, np.ldexp(1.0, -exponents)
+        count_rows(values, sizes, self.counts, bins, low, high, self.at_low, self.at_high)
+        self.low, self.high, self.exponents, self.first = low, high, exponents, first
 
     def _chunks(self) -> Iterator[slice]:
         """Entries in runs whose counts stay in the caches."""
@@ -133,14 +159,16 @@ class Histograms:
         """The quantile at `q` of every entry, NaN where there is no sample: shape (n_entries,)."""
         if q in (0.0, 1.0):
             return np.where(self.high >= self.low, self.high if q else self.low, np.nan)
-        total = self.counts.sum(axis=-1)
-        rank = q * (total - 1)
-        before = np.cumsum(self.counts, axis=-1)
-        bins = np.minimum((before <= rank[:, None]).sum(axis=-1), self.n_bins - 1)
-        rows = np.arange(total.size)
-        inside = self.counts[rows, bins]
-        share = (rank - (before[rows, bins] - inside) + 0.5) / np.maximum(inside, 1)
-        value = np.ldexp(self.first + bins + np.clip(share, 0.0, 1.0), self.exponents)
+        value, total = np.empty(self.low.size), np.empty(self.low.size, np.int64)
+        for rows in self._chunks():
+            before = np.cumsum(self.counts[rows], axis=-1)
+            total[rows] = before[:, -1]
+            rank = q * (total[rows] - 1)
+            bins = np.minimum((before <= rank[:, None]).sum(axis=-1), self.n_bins - 1)
+            places = np.arange(rank.size)
+            inside = self.counts[rows][places, bins]
+            share = (rank - (before[places, bins] - inside) + 0.5) / np.maximum(inside, 1)
+            value[rows] = np.ldexp(self.first[rows] + bins + np.clip(share, 0.0, 1.0), self.exponents[rows])
         result: np.ndarray = np.where(total > 0, np.clip(value, self.low, self.high), np.nan)
         return result
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ensemble.uq.study import streams
 from ensemble.uq.study.streams import Stream, block_size
 
 
@@ -101,3 +102,73 @@ def test_complex_outputs_have_moments_alone():
     stream.add(np.arange(4), np.array([1j, 2j, 3.0, 0.0]), np.ones(4, bool))
     summary, histograms = stream.summary()
     assert summary.total().mean() == (3 + 3j) / 4 and summary.low is None and histograms is None
+
+
+def streams_of_both_ways(values, groups, good, replicates, monkeypatch, looked_at=()):
+    """The statistics by NumPy and by compiled code, the latter in small counts; looks in between change nothing."""
+    found = []
+    for from_values in (2**60, 1):
+        monkeypatch.setattr(streams, "COMPILED_FROM", from_values)
+        monkeypatch.setattr(streams, "UNCOUNTED_MEMORY", 2**17 if from_values == 1 else 2**27)
+        stream = Stream(values.shape[:-1], values.dtype, replicates, histograms=True)
+        looks = []
+        for k, ids in enumerate(groups):
+            stream.add(ids, values[..., ids], good[ids])
+            if k in looked_at:
+                looks.append((stream.summary(), stream.summary()[1].counts.copy()))
+        for (_, histograms), counts in looks:
+            np.testing.assert_array_equal(histograms.counts, counts)
+        found.append(stream.summary())
+    return found
+
+
+def samples_of_every_kind(shape, n, dtype, rng):
+    """Scales apart, constants, zeros of both signs, numbers whose sums overflow, one entry whose range grows."""
+    values = rng.normal(size=(*shape, n)) * 10.0 ** rng.integers(-3, 4, (*shape, 1))
+    values[0], values[1], values[2] = 0.1, -0.0, np.finfo(dtype).max * 0.9
+    values[3] = np.arange(n) ** 2.0
+    values[4] = np.where(np.arange(n) % 3 == 0, 0.0, -0.0)
+    return values.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("replicates, n, share_failed", [(1, 3100, 0.0), (8, 3100, 0.1), (3, 2500, 0.6), (2, 40, 0.0)])
+def test_compiled_code_has_the_bits_of_numpy(monkeypatch, dtype, replicates, n, share_failed):
+    rng = np.random.default_rng(60611)
+    values, good = samples_of_every_kind((6, 2), n, dtype, rng), rng.uniform(size=n) >= share_failed
+    whole = [np.arange(k, min(k + 1024, n)) for k in range(0, n, 1024)]
+    cases = [cut(n, 100, None), cut(n, 700, 5), [rng.permutation(n)], whole]
+    for groups in cases:
+        with np.errstate(over="ignore", invalid="ignore"):
+            (plain, counted), (compiled, other) = streams_of_both_ways(
+                values, groups, good, replicates, monkeypatch, looked_at=(0, len(groups) // 2)
+            )
+        for a, b in zip(plain.moments, compiled.moments, strict=True):
+            assert a.count == b.count and a.mean().tobytes() == b.mean().tobytes()
+            assert a.var().tobytes() == b.var().tobytes()
+        np.testing.assert_array_equal(plain.low, compiled.low)
+        np.testing.assert_array_equal(plain.high, compiled.high)
+        for name in ("counts", "low", "high", "at_low", "at_high", "exponents", "first"):
+            np.testing.assert_array_equal(getattr(counted, name), getattr(other, name), name)
+        assert np.array_equal(counted.quantile(0.3), other.quantile(0.3))
+
+
+def test_the_order_of_an_output_in_memory_changes_no_bit():
+    values, ids = np.random.default_rng(7).normal(size=(300, 1024)), np.arange(1024)
+    found = []
+    for array in (values, np.asfortranarray(values)):
+        stream = Stream((300,), values.dtype, 2, histograms=False)
+        stream.add(ids, array, np.ones(1024, bool))
+        found.append(stream.summary()[0].total())
+    assert found[0].mean().tobytes() == found[1].mean().tobytes()
+    assert found[0].var().tobytes() == found[1].var().tobytes()
+
+
+def test_samples_that_a_model_overwrites_later_stay_as_they_were_told():
+    stream, values = Stream((600,), np.dtype(float), 1, histograms=True), np.empty((600, 1024))
+    for k in range(3):
+        values[...] = k
+        stream.add(np.arange(k * 1024, (k + 1) * 1024), values, np.ones(1024, bool))
+    summary, histograms = stream.summary()
+    assert np.all(summary.total().mean() == 1.0) and np.all(histograms.quantile(1.0 / 6.0) < 0.1)
+    assert np.all(histograms.at_high == 1024) and np.all(histograms.at_low == 1024)

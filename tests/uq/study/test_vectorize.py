@@ -180,3 +180,54 @@ def test_floats_failures_and_other_values_in_any_order_stay_at_their_samples(key
     expected[places % 4 == 3] = np.nan
     np.testing.assert_array_equal(result.values("y"), expected)
     np.testing.assert_array_equal(result.failed, places % 4 == 3)
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_lists_and_dicts_of_any_kind_give_what_numpy_makes_of_each(limit):
+    """Lists of floats are gathered at once, others one by one: floats, integers, numbers of NumPy, nested, empty."""
+    kept, out = [0.0, 0.0], {}
+
+    def model(x):
+        if x.load > 1.2:
+            raise ArithmeticError("too much load")
+        k = x._id % 4
+        kept[:] = [x.load, np.float64(2.0) if k == 1 else 2.0]
+        out.update(
+            a=kept if k != 2 else tuple(kept),
+            b=([1.5, 2.5], [1, 2], [1.0, 2], np.array([3, 4]))[k],
+            c=[[x.load], [1.0]],
+            d=[],
+            e=np.array([k, 2], np.float32),
+            f=(x.load, k, True, np.float32(k))[k],
+        )
+        return dict(reversed(out.items())) if k == 3 else out
+
+    result = en.propagate(en.vectorize(model), INPUTS, 64, seed=5, ensemble_size=16, sample_seconds=limit,
+                          on_failure="mask", progress=False)  # fmt: skip
+    load = INPUTS.samples(64, seed=5).load.samples
+    good = np.flatnonzero(load <= 1.2)
+    assert 0 < good.size < 64 and np.array_equal(result.ids, good)
+    k, ones = good % 4, np.ones(good.size)
+    lists = np.array([[1.5, 2.5], [1.0, 2.0], [1.0, 2.0], [3.0, 4.0]])
+    expected = {
+        "a": np.stack([load[good], 2.0 * ones]),
+        "b": lists[k].T,
+        "c": np.stack([load[good], ones])[:, None],
+        "d": np.zeros((0, good.size)),
+        "e": np.stack([k, 2 * ones]),
+        "f": np.choose(k, [load[good], k, ones, k]),
+    }
+    for name, values in expected.items():
+        np.testing.assert_array_equal(result.values(name)[..., good], values, name)
+    assert result.values("e").dtype == np.float32
+
+
+def test_a_list_of_another_length_is_named_with_its_sample():
+    with pytest.raises(OutputError, match=r"output 'y' must have shape \(2,\) as in sample 0; got shape \(3,\) in sam"):
+        en.vectorize(lambda x: [1.0, 2.0, 3.0][: 2 + (x._id == 5)])(INPUTS.samples(8, seed=1))
+
+
+def test_a_sample_is_pickled_with_its_number():
+    sample = INPUTS.samples(8, seed=1).sample(2)
+    again = pickle.loads(pickle.dumps(sample))
+    assert again == sample and again["load"] == sample.load and vars(again)["_id"] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ FEW = 256
 
 def check_finite(a: Array, name: str, function: str) -> None:
     """Refuse NaN and infinity."""
-    if type(a) is np.ndarray and np.isfinite(a).all():  # the usual case
+    if type(a) is np.ndarray and (math.isfinite(a.item()) if a.size == 1 else np.isfinite(a).all()):  # the usual case
         return
     values = a.samples if isinstance(a, Ensemble) else a
     xp = array_namespace(values)
