@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, kind_of, message, one_of, require
 from ensemble._keywords import explains_calls
+from ensemble.scalar.plain_arrays import masked_as_nan
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.sensitivity.dependence import Classes, delta, first, hsic, kernel_moments, pawn
 from ensemble.uq.sensitivity.indices import SensitivityIndices
@@ -118,7 +119,7 @@ def _given(study: Any, outputs: Any) -> tuple[dict[str, np.ndarray], dict[str, n
     if not hasattr(study, "keys"):
         wanted = "be a UqResult, InputSamples, or columns by name"
         raise TypeError(message(function, "study", wanted, kind_of(study)))
-    columns = {str(name): np.asarray(study[name]) for name in study.keys()}  # noqa: SIM118  a DataFrame, too
+    columns = {str(name): np.asarray(masked_as_nan(study[name])) for name in study.keys()}  # noqa: SIM118  a DataFrame, too
     sizes = {name: column.shape for name, column in columns.items()}
     n = next(iter(sizes.values()))[-1] if sizes and len(next(iter(sizes.values()))) == 1 else 0
     require(all(shape == (n,) for shape in sizes.values()), function, "study", "have columns of one length", f"{sizes}")
