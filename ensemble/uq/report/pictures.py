@@ -17,12 +17,14 @@ from ensemble.uq.report.failures import Place, shares_in_bins
 from ensemble.uq.report.influence import Influence
 from ensemble.uq.report.markup import Markup, joined
 from ensemble.uq.report.source import Source
+from ensemble.uq.report.texts import number
 
 __all__ = ["Pictures"]
 
 LEVELS = (0.5, 0.8, 0.95)
 MOST_MARKS = 400
 MOST_CELLS = 48
+MOST_NAMED = 8
 SMALL = (2.9, 1.7)
 
 
@@ -60,7 +62,12 @@ class Pictures:
                 ax.set_xticks(at, [str(label)[:12] for label in variable.labels])
             ax.set_ylabel("probability")
 
-        return self._drawings.draw(draw, f"Probabilities of the values of the input {name}.", SMALL)
+        if at.size <= MOST_NAMED:
+            names = variable.labels if isinstance(variable, Categorical) else map(number, at)
+            said = ", ".join(f"{one} {number(p)}" for one, p in zip(names, heights, strict=True))
+        else:
+            said = f"highest at {number(at[np.argmax(heights)])}, from {number(at[0])} to {number(at[-1])}"
+        return self._drawings.draw(draw, f"Probabilities of the values of the input {name}: {said}.", SMALL)
 
     def _curve(self, name: str, variable: Variable) -> Markup:
         x, heights = density_of(variable)

@@ -181,6 +181,21 @@ def test_pictures_have_a_text(page):
     pictures = [one for one in page.all("svg") if one.get("class") == "picture"]
     assert len(pictures) > 8 and all(one["role"] == "img" and len(one["aria-label"]) > 20 for one in pictures)
     assert page.all("html")[0]["lang"] == "en" and len(page.all("main")) == 1
+    kinds = next(one["aria-label"] for one in pictures if "input kind" in one["aria-label"])
+    assert kinds == "Probabilities of the values of the input kind: steel 0.5, wo<od 0.5."
+
+
+def test_long_reasons_have_lines_as_long_as_the_window(text):
+    """A log of several lines stands in one cell, which does not scroll sideways."""
+    reasons = text[text.index("Failed samples by reason</caption>") :]
+    assert '<th scope="row" class="text">too heavy' in reasons[: reasons.index("</table>")]
+    assert re.search(r'th\.text\[scope="row"\] { white-space: pre-line;', text)
+
+
+def test_the_picture_of_many_values_is_told_by_its_ends():
+    inputs = en.Inputs(k=stats.binom(40, 0.5), load=stats.norm())
+    text = en.propagate(lambda x: {"y": x.k + x.load}, inputs, 32, seed=1, progress=False).report().html
+    assert re.search(r"values of the input k: highest at 20, from 0 to 40\.", text)
 
 
 def test_pictures_have_the_colours_of_the_page(text):
