@@ -10,6 +10,7 @@ from scipy import stats
 
 import ensemble as en
 from ensemble import xp
+from ensemble.uq.report.pictures import Pictures
 from ensemble.uq.report.style import COLORS
 from tests.command_line import exit_status
 from tests.uq.report.page_reader import Page
@@ -192,10 +193,11 @@ def test_long_reasons_have_lines_as_long_as_the_window(text):
     assert re.search(r'th\.text\[scope="row"\] { white-space: pre-line;', text)
 
 
-def test_the_picture_of_many_values_is_told_by_its_ends():
-    inputs = en.Inputs(k=stats.binom(40, 0.5), load=stats.norm())
-    text = en.propagate(lambda x: {"y": x.k + x.load}, inputs, 32, seed=1, progress=False).report().html
-    assert re.search(r"values of the input k: highest at 20, from 0 to 40\.", text)
+@pytest.mark.parametrize("count, top", [(stats.binom(40, 0.5), 20), (stats.randint(0, 90), 0)], ids=["bars", "curve"])
+def test_the_picture_of_many_values_is_told_by_its_ends(count, top):
+    """Values that hardly occur have no place in it; above 60 values are a curve."""
+    drawn = Pictures(None).density("k", en.Inputs(k=count).variables["k"])
+    assert re.search(rf"values of the input k: highest at {top}, from (0|[1-9]) to (89|3\d)\.", str(drawn))
 
 
 def test_pictures_have_the_colours_of_the_page(text):
