@@ -27,7 +27,8 @@ def message(function: str, argument: str, requirement: str, seen: Any, advice: s
 
 
 def array_of(value: Any, function: str, argument: str, requirement: str) -> np.ndarray:
-    """`value` as a NumPy array; ValueError with the template for nested lists that make none."""
+    """`value` as a NumPy array; ValueError with the template for nested lists that make none and for masked entries."""
+    require_unmasked(value, function, argument)
     try:
         return np.asarray(value)
     except ValueError:  # NumPy's, of parts of different shapes
@@ -37,6 +38,7 @@ def array_of(value: Any, function: str, argument: str, requirement: str) -> np.n
 
 def host_array(value: Any, function: str, argument: str, requirement: str) -> np.ndarray:
     """`value` as a NumPy array, from an array of any library, whose copy it may be, or as `array_of`."""
+    require_unmasked(value, function, argument)
     return to_numpy(value) if is_array(value) else array_of(value, function, argument, requirement)
 
 

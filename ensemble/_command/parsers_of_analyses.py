@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ensemble._command.parsers import ON_FAILURE, add_output, at_least, command, size
+from ensemble._command.running_options import add_limits
 
 __all__ = ["add_analyses"]
 
@@ -32,12 +33,13 @@ def started(commands: Any, name: str, text: str, more: str) -> Any:
     return parser
 
 
-def add_running(add: Callable[..., Any]) -> None:
-    """The options of studies that are run group by group."""
+def add_running(add: Callable[..., Any], *, whole: bool) -> None:
+    """The options of studies that are run group by group; with a time limit of the `whole` study where it takes one."""
     help_text = "what to do when the model raises an error (default: mask, but end at once if it always does)"
     add("--on-failure", choices=ON_FAILURE, help=help_text)
     add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
     add("--store", type=Path, metavar="STORE", help="keep all results in this folder, a Zarr group")
+    add_limits(add, whole=whole)
 
 
 def add_sensitivity(commands: Any) -> None:
@@ -50,7 +52,7 @@ def add_sensitivity(commands: Any) -> None:
     add("-n", "--samples", type=at_least(2), metavar="N", help="rows (default: 1024)")
     add("--method", choices=("sobol", "shapley"), help="shapley: for correlated inputs, too (default: sobol)")
     add("--level", type=float, metavar="P", help="probability of the intervals (default: 0.95)")
-    add_running(add)
+    add_running(add, whole=False)
     add("--resume", action="store_true", help="go on with the study of --store, also with more rows")
     add_output(add)
 
@@ -66,7 +68,7 @@ def add_chaos(commands: Any) -> None:
     add("--degree", type=at_least(0, 100), metavar="D", help="total degree of the polynomials (default: 3)")
     add("--norm", type=float, metavar="Q", help="below 1 fewer interactions of high degree (default: 1)")
     add("--basis", choices=("marginal", "hermite"), help="polynomials of the inputs or of their normal germs")
-    add_running(add)
+    add_running(add, whole=True)
     add_output(add)
 
 
@@ -89,5 +91,5 @@ def add_rare(commands: Any) -> None:
     add("--workers", type=at_least(1), metavar="N", help="processes (default: this one alone)")
     add("--store", type=Path, metavar="STORE", help="keep all evaluations in this folder")
     add("--resume", action="store_true", help="go on with the run of --store")
-    add("--max-seconds", type=float, metavar="T", help="begin no group of samples after this time")
+    add_limits(add)
     add_output(add)

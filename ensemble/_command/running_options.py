@@ -39,11 +39,12 @@ def retry_failed(options: argparse.Namespace) -> bool | int:
     return options.failed and (options.attempts or True)
 
 
-def add_limits(add: Callable[..., Any]) -> None:
-    """The options of time limits."""
+def add_limits(add: Callable[..., Any], *, whole: bool = True) -> None:
+    """The options of time limits: of a sample, and of the `whole` study."""
     help_text = "end a sample after this time and mark it as failed (default: no limit)"
     add("--sample-seconds", type=seconds, metavar="T", help=help_text)
-    add("--max-seconds", type=seconds, metavar="T", help="begin no further samples after this time")
+    if whole:
+        add("--max-seconds", type=seconds, metavar="T", help="begin no further samples after this time")
 
 
 ARRAY = ("SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX", "PBS_ARRAYID", "LSB_JOBINDEX", "SGE_TASK_ID")

@@ -13,7 +13,8 @@ from ensemble._check import kind_of, message
 from ensemble._compile.kept_memory import empty
 
 __all__ = [
-    "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "never_equals", "plain_array", "plain_arrays",
+    "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "masked_as_nan", "never_equals", "plain_array",
+    "plain_arrays",
     "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
 ]  # fmt: skip
 
@@ -33,6 +34,20 @@ def plain_array(value: Any, function: str, argument: str) -> Any:
         advice = "Use np.ma.filled(x, np.nan), or en.where with the mask." if masked else "Use np.asarray(x)."
         raise TypeError(message(function, argument, "be arrays or numbers", kind_of(value), advice))
     return np.asarray(value)
+
+
+def masked_as_nan(value: Any) -> Any:
+    """A masked array of real numbers with NaN where it is masked, as floats; other values pass as they are.
+
+    What stands below a mask is no data: readers of files leave fill values of any size there.
+    """
+    if not isinstance(value, np.ma.MaskedArray):
+        return value
+    if np.ma.getmask(value) is np.ma.nomask:
+        return value.data
+    if value.dtype.kind not in "biufc":
+        return value  # refused by its dtype
+    return np.ma.filled(value.astype(value.dtype if value.dtype.kind in "fc" else np.float64), np.nan)
 
 
 def array_like(value: Any) -> Any:

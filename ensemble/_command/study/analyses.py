@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ensemble._command.running_options import LIMITS
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import raised_in, reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read, table
@@ -67,7 +68,8 @@ def read_analysis(options: argparse.Namespace, name: str, kinds: Kinds) -> Analy
         inputs = inputs_from_python(options.source)
     outputs = outputs_of_study(study, options.source, ((), ()))
     names = {"n": "samples", "seed": "seed", "ensemble_size": "ensemble_size", "on_failure": "on_failure"}
-    given = {key: getattr(options, name, None) for key, name in {**names, "workers": "workers"}.items()}
+    names |= {key: key for key in ("workers", *LIMITS)}
+    given = {key: getattr(options, name, None) for key, name in names.items()}
     study |= {key: value for key, value in given.items() if value is not None}
     return Analysis(model, inputs, study, own | options_of(options, kinds), outputs)
 

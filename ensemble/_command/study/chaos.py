@@ -44,7 +44,8 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {"degree": degree, "norm": kinds.pos
 
 OF_A_RUN = {
     "samples": "-n", "seed": "--seed", "ensemble_size": "--ensemble-size", "store": "--store",
-    "workers": "--workers", "on_failure": "--on-failure",
+    "workers": "--workers", "on_failure": "--on-failure", "sample_seconds": "--sample-seconds",
+    "max_seconds": "--max-seconds",
 }  # fmt: skip
 
 

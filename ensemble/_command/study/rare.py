@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import uq
+from ensemble._command.running_options import LIMITS
 from ensemble._command.shared import toml_values as kinds
 from ensemble._command.study.analyses import is_store, options_of, read_analysis, require_no_options, told_in_one_line
 from ensemble._command.study.report import plain
@@ -46,7 +47,7 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {
 OF_A_RUN = {
     "samples": "-n", "seed": "--seed", "ensemble_size": "--ensemble-size", "fraction": "--fraction", "rtol": "--rtol",
     "max_runs": "--max-runs", "max_levels": "--max-levels", "config": "-c", "store": "--store", "resume": "--resume",
-    "workers": "--workers", "max_seconds": "--max-seconds",
+    "workers": "--workers", "sample_seconds": "--sample-seconds", "max_seconds": "--max-seconds",
 }  # fmt: skip
 
 
@@ -73,6 +74,7 @@ def simulated(options: argparse.Namespace) -> uq.SubsetResult:
     chosen = {"seed": 1} | {key: analysis.study[key] for key in ("seed",) if key in analysis.study}
     if isinstance(analysis.study.get("ensemble_size"), int):
         chosen["ensemble_size"] = analysis.study["ensemble_size"]
+    chosen |= {name: analysis.study[name] for name in LIMITS if name in analysis.study}
     if options.samples is not None:
         chosen["n_per_level"] = options.samples
     if options.store is not None and not options.resume and uq.Store.exists(options.store):
@@ -80,8 +82,7 @@ def simulated(options: argparse.Namespace) -> uq.SubsetResult:
     with told_in_one_line(options.source):
         return simulation(
             analysis.model, analysis.inputs, executor=analysis.study.get("workers"), store=options.store,
-            resume=options.resume, progress=not options.quiet, max_seconds=options.max_seconds,
-            **{"threshold": 0.0, **own, **chosen},
+            resume=options.resume, progress=not options.quiet, **{"threshold": 0.0, **own, **chosen},
         )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ KINDS: Mapping[str, Callable[[Any], Any]] = {"method": method, "level": probabil
 
 OF_A_RUN = {
     "method": "--method", "samples": "-n", "seed": "--seed", "ensemble_size": "--ensemble-size", "store": "--store",
-    "resume": "--resume", "workers": "--workers", "on_failure": "--on-failure",
+    "resume": "--resume", "workers": "--workers", "on_failure": "--on-failure", "sample_seconds": "--sample-seconds",
 }  # fmt: skip
 
 
@@ -58,7 +58,8 @@ def made(options: argparse.Namespace) -> Any:
     if options.store is not None and not options.resume and uq.Store.exists(options.store):
         raise ValueError(f"--store must be a new folder; got a study at {options.store}. Go on with it: --resume.")
     make = METHODS[analysis.own.pop("method", "sobol")]
-    chosen = {key: study[key] for key in ("seed", "ensemble_size", "on_failure", "sampler") if key in study}
+    taken = ("seed", "ensemble_size", "on_failure", "sampler", "sample_seconds")
+    chosen = {key: study[key] for key in taken if key in study}
     with told_in_one_line(options.source):
         return make(
             analysis.model, analysis.inputs, study["n"], executor=study.get("workers"), store=options.store,

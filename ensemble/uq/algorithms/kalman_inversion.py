@@ -117,6 +117,7 @@ def kalman_inversion(
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,
+    sample_seconds: float | None = None,
     max_seconds: float | None = None,
 ) -> InversionResult:
     """Invert ``y = G(x) + noise`` with an ensemble of forward runs per iteration, without derivatives.
@@ -166,7 +167,9 @@ def kalman_inversion(
         `max_iterations` may be another. "force" lets the source differ.
     progress : bool
         Show evaluations on stderr.
-    max_seconds : float, optional
+    sample_seconds : float, s, optional
+        Time after which an evaluation is ended and has failed, as in `propagate`. Default: no limit.
+    max_seconds : float, s, optional
         No group begins after that time: the status is "max_seconds", and the result has the iterations that ended.
 
     Returns
@@ -210,7 +213,7 @@ def kalman_inversion(
     }  # fmt: skip
     work = ModelRuns(
         name, [forward], inputs, settings, seed, "forward", executor=executor, store=store, resume=resume,
-        progress=progress, max_seconds=max_seconds,
+        progress=progress, sample_seconds=sample_seconds, max_seconds=max_seconds,
     )  # fmt: skip
     with work:
         evaluations = Evaluations(forward, inputs, work, "forward", output=output, ensemble_size=ensemble_size)

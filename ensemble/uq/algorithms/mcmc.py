@@ -148,6 +148,7 @@ def mcmc(
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,
+    sample_seconds: float | None = None,
     max_seconds: float | None = None,
 ) -> McmcResult:
     """Draw from a posterior with the affine-invariant ensemble sampler [1]_; each chain is a sample.
@@ -195,7 +196,9 @@ def mcmc(
         `n_steps` and `burn_in` may be others. "force" lets the source differ.
     progress : bool
         Show evaluations on stderr.
-    max_seconds : float, optional
+    sample_seconds : float, s, optional
+        Time after which an evaluation is ended and has failed, as in `propagate`. Default: no limit.
+    max_seconds : float, s, optional
         No group begins after that time: the result has the steps that ended, and its status tells whether they are
         enough.
 
@@ -240,7 +243,7 @@ def mcmc(
     }  # fmt: skip
     work = ModelRuns(
         "mcmc", [log_likelihood], inputs, settings, seed, "log_likelihood", executor=executor, store=store,
-        resume=resume, progress=progress, max_seconds=max_seconds,
+        resume=resume, progress=progress, sample_seconds=sample_seconds, max_seconds=max_seconds,
     )  # fmt: skip
     with work:
         evaluations = Evaluations(

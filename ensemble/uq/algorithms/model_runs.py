@@ -23,6 +23,7 @@ from ensemble.uq.algorithms.kept import Kept, manifest_of
 from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import GroupScheduler, workers_of
 from ensemble.uq.study.groups import Group, single
+from ensemble.uq.study.limited_calls import time_to_finish
 from ensemble.uq.study.outputs import Outcome
 from ensemble.uq.study.persistence import stored_manifest
 
@@ -49,7 +50,7 @@ class ModelRuns(Display):
         None takes that of the store, or a new one.
     argument : str
         What the algorithm calls its model, for messages.
-    executor, store, resume, progress, max_seconds
+    executor, store, resume, progress, sample_seconds, max_seconds
         As in `propagate`.
     n_streams : int
         How many streams of points are numbered apart.
@@ -59,16 +60,19 @@ class ModelRuns(Display):
         self, function: str, models: Sequence[Any], inputs: Any, settings: dict[str, Any], seed: int | None,
         argument: str, *,
         executor: Any, store: str | PathLike[str] | None, resume: bool | str, progress: bool,
-        max_seconds: float | None, n_streams: int = 1,
+        sample_seconds: float | None, max_seconds: float | None, n_streams: int = 1,
     ) -> None:  # fmt: skip
         for model in models:
             require_model(model, function, argument)
         n_germs_of(inputs, function)
         seconds = math.inf if max_seconds is None else positive(max_seconds, function, "max_seconds")
         self.function, self.deadline = function, time.perf_counter() + seconds
+        self._to_finish = time_to_finish(seconds)
+        limit = None if sample_seconds is None else positive(sample_seconds, function, "sample_seconds")
+        self._limit = limit if limit is not None or seconds == math.inf else math.inf
         self.n_new = self.n_repeated = 0
         self.step = ""
-        self.is_plain = store is None and executor is None and max_seconds is None and not progress
+        self.is_plain = store is None and executor is None and self._limit is None and not progress
         taking_part = callable(getattr(executor, "take_part", None))
         advice = "Give a number of processes, or an executor with submit."
         require(not taking_part, function, "executor", "run single models", "groups of ranks", advice)
@@ -82,7 +86,8 @@ class ModelRuns(Display):
             manifest = manifest_of(function, models, inputs, settings, self.seed)
             self.kept = Kept(store, manifest, n_streams, resume if stored is not None else False, function)
         try:
-            self._workers = None if executor is None else self._of_executor(workers_of, executor)
+            if executor is not None or self._limit is not None:
+                self._workers = self._of_executor(workers_of, executor, self._limit)
         except BaseException:
             self.close()
             raise
@@ -118,25 +123,34 @@ class ModelRuns(Display):
         yield from self._each(model, alone, number) if alone else ()
 
     def _each(self, model: Any, groups: list[Group], number: int) -> Iterator[tuple[Group, Outcome]]:
-        begun: list[Group] = []
-        waiting = self._in_time(groups, begun)
-        if self._workers is None:
-            for group in waiting:
-                yield group, evaluate(model, group.samples, "mask")
-        else:
-            if number not in self._schedulers:
-                make = lambda: GroupScheduler(self._workers, model, "mask", "numpy")
-                self._schedulers[number] = self._of_executor(make)
-            yield from self._schedulers[number].run(waiting)
-        if len(begun) < len(groups):
+        pending = sum(group.n_samples for group in groups)  # a group of which a sample was late comes in parts
+        for group, outcome in self._outcomes(model, groups, number):
+            pending -= group.n_samples
+            yield group, outcome
+        if pending:
             raise TimeUpError
 
-    def _in_time(self, groups: list[Group], begun: list[Group]) -> Iterator[Group]:
-        """The groups until the time is up; those that have begun are added to `begun`."""
+    def _outcomes(self, model: Any, groups: list[Group], number: int) -> Iterator[tuple[Group, Outcome]]:
+        """Outcomes of the groups that begin and end in time."""
+        if self._workers is None:
+            for group in self._in_time(groups):
+                yield group, evaluate(model, group.samples, "mask")
+            return
+        if number not in self._schedulers:
+            make = lambda: GroupScheduler(self._workers, model, "mask", "numpy", self._limit)
+            scheduler = self._schedulers[number] = self._of_executor(make)
+            if self.deadline < math.inf:
+                began = time.perf_counter()
+                scheduler.wait_until_ready()
+                self.deadline += time.perf_counter() - began
+            scheduler.ends_at = self.deadline + self._to_finish
+        yield from self._schedulers[number].run(self._in_time(groups))
+
+    def _in_time(self, groups: list[Group]) -> Iterator[Group]:
+        """The groups until the time is up."""
         for group in groups:
             if time.perf_counter() >= self.deadline:
                 return
-            begun.append(group)
             yield group
 
     def count(self, n_new: int, n_repeated: int) -> None:

@@ -129,6 +129,7 @@ def multilevel(
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,
+    sample_seconds: float | None = None,
     max_seconds: float | None = None,
 ) -> MultilevelResult:
     """Estimate the mean of an output with models of rising accuracy and cost.
@@ -150,8 +151,7 @@ def multilevel(
         The target of the root mean square error is ``max(rtol * |mean|, atol)``, for each entry of the output; one
         of them must be given.
     n_pilot : int
-        Samples that each of the first levels starts with; further ones start with as many as the rates predict, from
-        8 to this.
+        Samples that each of the first levels starts with; further ones have as many as the rates predict, from 8 on.
     costs : sequence of float, optional
         Costs of one run of each model, in any unit. By default seconds per sample are measured; then numbers of
         samples, and with them the last digits of results, differ from run to run.
@@ -176,8 +176,9 @@ def multilevel(
         run again. "force" lets the sources differ.
     progress : bool
         Show evaluations on stderr.
-    max_seconds : float, optional
-        No group begins after that time; the status is "max_seconds", the levels are those whose extension ended.
+    sample_seconds, max_seconds : float, s, optional
+        Time after which an evaluation is ended and has failed, and time after which no group begins, as in `propagate`:
+        the status is then "max_seconds", the levels are those whose extension ended.
 
     Returns
     -------
@@ -186,8 +187,7 @@ def multilevel(
     Raises
     ------
     ValueError
-        If an argument is out of range, or there are fewer than two models; on resuming, if the run in `store` is
-        another one.
+        If an argument is out of range, there are fewer than two models, or `store` has another run.
     AlgorithmError
         If no level ended within `max_seconds`.
 
@@ -221,8 +221,8 @@ def multilevel(
         costs = [_check.positive(cost, name, "costs") for cost in costs]
     work = ModelRuns(
         name, models, inputs, {"output": output, "n_models": len(models)}, seed if start is None else start.seed,
-        "models", executor=executor, store=store, resume=resume, progress=progress, max_seconds=max_seconds,
-        n_streams=2 * len(models),
+        "models", executor=executor, store=store, resume=resume, progress=progress, n_streams=2 * len(models),
+        sample_seconds=sample_seconds, max_seconds=max_seconds,
     )  # fmt: skip
     with work:
         runs = [

@@ -125,6 +125,7 @@ def subset_simulation(
     store: str | PathLike[str] | None = None,
     resume: bool | str = False,
     progress: bool = False,
+    sample_seconds: float | None = None,
     max_seconds: float | None = None,
 ) -> SubsetResult:
     """Estimate the small probability that a model's value is at most, or at least, a threshold.
@@ -171,7 +172,9 @@ def subset_simulation(
         `rtol`, `max_runs` and `max_levels` may be others. "force" lets the source differ.
     progress : bool
         Show evaluations on stderr.
-    max_seconds : float, optional
+    sample_seconds : float, s, optional
+        Time after which an evaluation is ended and has failed, as in `propagate`. Default: no limit.
+    max_seconds : float, s, optional
         No group begins after that time: the status is "max_seconds", and the result has the runs that ended.
 
     Returns
@@ -214,7 +217,7 @@ def subset_simulation(
     settings = {"threshold": threshold, "event": event, "n_per_level": n, "steps": steps, "output": output}
     work = ModelRuns(
         name, [model], inputs, settings, seed, "model", executor=executor, store=store, resume=resume,
-        progress=progress, max_seconds=max_seconds,
+        progress=progress, sample_seconds=sample_seconds, max_seconds=max_seconds,
     )  # fmt: skip
     with work:
         evaluations = Evaluations(model, inputs, work, output=output, ensemble_size=ensemble_size, infinite=True)

@@ -54,11 +54,14 @@ def section(name: str, title: str, *contents: Any, level: int = 2) -> Markup:
 
 
 def table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], texts: Sequence[int] = ()) -> Markup:
-    """A table whose first column names the rows; numbers stand to the right, the columns `texts` to the left."""
+    """A table whose first column names the rows; numbers stand to the right, the columns `texts` to the left.
+
+    Columns of `texts` have lines as long as the window allows; the names of rows are such texts where 0 is among them.
+    """
     head = [element("th", name, scope="col", class_=None if k and k not in texts else "text")
             for k, name in enumerate(columns)]  # fmt: skip
     body = [
-        element("tr", element("th", row[0], scope="row"),
+        element("tr", element("th", row[0], scope="row", class_="text" if 0 in texts else None),
                 *(element("td", cell, class_="text" if k in texts else None) for k, cell in enumerate(row[1:], 1)))
         for row in rows
     ]  # fmt: skip

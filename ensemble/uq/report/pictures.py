@@ -17,12 +17,18 @@ from ensemble.uq.report.failures import Place, shares_in_bins
 from ensemble.uq.report.influence import Influence
 from ensemble.uq.report.markup import Markup, joined
 from ensemble.uq.report.source import Source
+from ensemble.uq.report.texts import number
 
 __all__ = ["Pictures"]
 
 LEVELS = (0.5, 0.8, 0.95)
 MOST_MARKS = 400
 MOST_CELLS = 48
+MOST_NAMED = 8
+MOST_BARS = 60
+LEAST_SHARE = 1e-4
+"""Probability of a value, as a share of the largest, below which it has no bar."""
+
 SMALL = (2.9, 1.7)
 
 
@@ -50,17 +56,31 @@ class Pictures:
             )
         else:
             return self._curve(name, variable)
-        if at is None or at.size > 60:
+        if at is None:
             return None
+        if not isinstance(variable, Categorical):
+            likely = heights >= LEAST_SHARE * heights.max()
+            at, heights = at[likely], heights[likely]
 
         def draw(figure: Any) -> None:
             ax = figure.subplots()
+            if at.size > MOST_BARS:
+                ax.fill_between(at, heights, color=BLUE, alpha=0.25, linewidth=0)
+                ax.plot(at, heights, color=BLUE)
+                ax.set_ylim(bottom=0.0)
+                ax.set_ylabel("probability")
+                return
             ax.bar(at, heights, 0.8 * (np.diff(at).min() if at.size > 1 else 1.0), color=BLUE, alpha=0.8)
             if isinstance(variable, Categorical) and at.size <= 8:
                 ax.set_xticks(at, [str(label)[:12] for label in variable.labels])
             ax.set_ylabel("probability")
 
-        return self._drawings.draw(draw, f"Probabilities of the values of the input {name}.", SMALL)
+        if at.size <= MOST_NAMED:
+            names = variable.labels if isinstance(variable, Categorical) else map(number, at)
+            said = ", ".join(f"{one} {number(p)}" for one, p in zip(names, heights, strict=True))
+        else:
+            said = f"highest at {number(at[np.argmax(heights)])}, from {number(at[0])} to {number(at[-1])}"
+        return self._drawings.draw(draw, f"Probabilities of the values of the input {name}: {said}.", SMALL)
 
     def _curve(self, name: str, variable: Variable) -> Markup:
         x, heights = density_of(variable)

@@ -228,7 +228,7 @@ def failures_section(source: Source, pictures: Pictures) -> Section:
     parts: list[Any] = [
         paragraph(f"{result.n_failed:,} of {count(result.n_done, 'sample')} that were run failed, and are left out of "
                   "the statistics."),
-        table("Failed samples by reason", ("reason", "samples", "share", "sample numbers"), rows, (3,)),
+        table("Failed samples by reason", ("reason", "samples", "share", "sample numbers"), rows, (0, 3)),
     ]  # fmt: skip
     places = places_of_failures(source)
     if places:

@@ -60,6 +60,7 @@ caption { text-align: left; color: var(--muted); padding-bottom: .25rem; positio
 th, td { padding: .25rem 1rem .25rem 0; text-align: right; vertical-align: top; white-space: nowrap; }
 th[scope="row"], .text { text-align: left; }
 td.text { white-space: normal; min-width: 7rem; }
+th.text[scope="row"] { white-space: pre-line; min-width: 13rem; overflow-wrap: anywhere; }
 thead th { border-bottom: 1px solid var(--line); }
 tbody tr { border-bottom: 1px solid var(--raised); }
 th { font-weight: 600; }

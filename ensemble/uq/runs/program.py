@@ -14,6 +14,7 @@ import numpy as np
 
 from ensemble._check import integer, kind_of, message, require, warn_caller
 from ensemble._keywords import explains_construction
+from ensemble.scalar.plain_arrays import masked_as_nan
 from ensemble.uq.inputs.samples import UnknownInputError
 from ensemble.uq.runs.folders import RunFolders
 from ensemble.uq.runs.processes import last_lines, run_program
@@ -59,8 +60,8 @@ class Program(VectorizedModel):
         `pathlib.Path`) that returns numbers.
     template : path, optional
         A folder, or one file. ``{{E}}`` stands for the input ``E`` with all its digits, ``{{E:.6e}}`` has a format of
-        Python, ``{{wind[0]}}`` is an entry of a vector, ``{{wind}}`` all of them between blanks, ``{{sample}}`` the
-        number of the sample. Files that are no UTF-8 are copied.
+        Python, ``{{bolts:d}}`` is a count without a point, ``{{wind[0]}}`` an entry of a vector, ``{{wind}}`` all of
+        them between blanks, ``{{sample}}`` the number of the sample. Files that are no UTF-8 are copied.
     folder : path
         Where run folders are made; it may be one of a local disk.
     keep : {"failed", "all", "packed", "none"}
@@ -83,7 +84,7 @@ class Program(VectorizedModel):
     ValueError, TypeError
         If an argument is of the wrong kind, or there is no template.
     AttributeError
-        When a study begins: if a placeholder is no input.
+        When a study begins: if a placeholder is no input, or what follows the name of an input cannot be read.
 
     Examples
     --------
@@ -120,6 +121,7 @@ class Program(VectorizedModel):
         self.template = Template(template, delimiters, links)
         parts = shlex.split(command) if isinstance(command, str) else [os.fspath(part) for part in command]
         require(bool(parts), "Program", "command", "name a program", repr(command))
+        self.delimiters = tuple(delimiters)
         self.command = [Text(part, delimiters, "the command") for part in self._placed(parts)]
         if not isinstance(outputs, Mapping) or not outputs:
             seen = "an empty dict" if isinstance(outputs, Mapping) else kind_of(outputs)
@@ -172,10 +174,21 @@ class Program(VectorizedModel):
         if unknown:
             wanted = f"be among the inputs, {', '.join(names)}"
             raise UnknownInputError(message("Program", "placeholders", wanted, ", ".join(unknown)))
+        self._check_unread({*names, SAMPLE})
         unused = sorted(set(names) - self.names)
         if unused and self.prepare is None:
             text = f"no placeholder of the template or the command takes {', '.join(unused)}"
             warn_caller(f"Program: {text}: the outputs do not depend on that.")
+
+    def _check_unread(self, names: set[str]) -> None:
+        """Raise where a text has the name of an input after a delimiter, and no placeholder: it would stay as it is."""
+        texts = [*self.template.unread, *((*one, part.where) for part in self.command for one in part.unread)]
+        for name, text, where in texts:
+            if name in names:
+                before, after = self.delimiters
+                wanted = "begin " + " or ".join(before + form + after for form in (name, f"{name}[0]", f"{name}:.6e"))
+                advice = "Other delimiters leave the text as it is."
+                raise UnknownInputError(message("Program", f"{text!r} in {where}", wanted, repr(text), advice))
 
     def __call__(self, x: Any) -> dict[str, Any]:
         unknown = self.names - {*x.names, SAMPLE}
@@ -196,9 +209,13 @@ class Program(VectorizedModel):
             self._carry_out(place, sample, number)
             self._require_written(place)
             found = {name: self._read(reader, place) for name, reader in self.readers.items()}
-            failed = not all(np.isfinite(value).all() for value in found.values())
-        except Exception:
-            self.folders.finish(place, number, failed=True)
+            failed = not all(map(is_finite, found.values()))
+        except Exception as error:
+            try:
+                self.folders.finish(place, number, failed=True)
+            except OSError as other:  # as of a full disk; the reason is still that of the run
+                seen = error if isinstance(error, RunFailedError) else f"{type(error).__name__}: {error}"
+                raise RunFailedError(f"{seen}; its folder was not kept ({other})") from error
             raise
         except BaseException:
             self.folders.drop(place)
@@ -255,6 +272,12 @@ def rebuilt(kind: type[Program], state: dict[str, Any]) -> Program:
     vars(program).update(state)
     program.model = program.run
     return program
+
+
+def is_finite(value: Any) -> bool:
+    """Whether an output has numbers alone; what are none is said where samples are put together."""
+    array = np.asarray(masked_as_nan(value))
+    return array.dtype.kind in "biufc" and bool(np.isfinite(array).all())
 
 
 def shortened(text: str) -> str:

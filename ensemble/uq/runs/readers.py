@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Callable
@@ -31,13 +32,15 @@ class FromFile:
     file : str
         Name of the file; ``stdout.txt`` and ``stderr.txt`` are what the program printed.
     column : str or int, optional
-        A column of a CSV file, by the name in its first line or by its number from 0.
+        A column of a CSV file, by the name in its first line or by its number from 0; with a number, a first line
+        without numbers is one of names.
     row : int, optional
         A row of that column, from 0, or from -1 at the end. Default: all of them, a vector.
     delimiter : str
         Between columns. No line may have more columns than the first one, blank ones at its end left out.
     key : str, optional
-        A value of a JSON file, as in ``"fit.peaks[0].height"``; ``""`` is the whole of it.
+        A value of a JSON file, as in ``"fit.peaks[0].height"``, or ``'["a.b"]'`` for a name with a dot; ``""`` is the
+        whole of it.
     variable : str, optional
         A variable of a NetCDF file.
     pattern : str, optional
@@ -66,6 +69,9 @@ class FromFile:
         seen = ", ".join(given)
         require(len(given) < 2, "FromFile", "arguments", "name one of column, key, variable and pattern", seen)
         require(self.row is None or self.column is not None, "FromFile", "row", "go with a column", self.row)
+        wanted = 'be a path as fit.peaks[0].height; ["a.b"] is a name with a dot'
+        good = self.key is None or re.fullmatch(rf"(?:(?:{STEP})\.?)*", self.key)
+        require(bool(good), "FromFile", "key", wanted, repr(self.key))
         if self.pattern is not None:
             groups = re.compile(self.pattern).groups
             require(groups == 1, "FromFile", "pattern", "have one group", f"{groups} in {self.pattern!r}")
@@ -84,10 +90,13 @@ class FromFile:
         """
         path = folder / self.file
         try:
-            return self._read(path)
+            found = self._read(path)
+            if not np.size(found):
+                raise ValueError("there are none")
+            return found
         except (FileNotFoundError, IsADirectoryError):
             raise OutputMissingError(f"there is no file {self.file!r}") from None
-        except (ValueError, KeyError, IndexError, TypeError, OSError, StopIteration) as error:
+        except (ValueError, KeyError, IndexError, TypeError, OSError, StopIteration, csv.Error) as error:
             raise OutputMissingError(f"{self.file} has no {self._what()} ({type(error).__name__}: {error})") from error
 
     def _what(self) -> str:
@@ -102,18 +111,19 @@ class FromFile:
         if self.column is not None:
             return self._from_csv(path)
         if self.key is not None:
-            return np.asarray(at_key(json.loads(path.read_text()), self.key), np.float64)[()]
+            return np.asarray(at_key(json.loads(text_of(path)), self.key), np.float64)[()]
         if self.variable is not None:
             return from_netcdf(path, self.variable)
         if self.pattern is not None:
-            found = re.findall(self.pattern, path.read_text(), re.MULTILINE)
+            found = re.findall(self.pattern, text_of(path), re.MULTILINE)
             return number(found[-1])
-        return numbers_of(path.read_text())
+        return numbers_of(text_of(path))
 
     def _from_csv(self, path: Path) -> Any:
-        with path.open(newline="") as stream:
-            lines = csv.reader(stream, delimiter=self.delimiter, skipinitialspace=True)
-            rows = [row for row in lines if row and not row[0].startswith("#")]
+        lines = csv.reader(
+            io.StringIO(text_of(path, newline=""), newline=""), delimiter=self.delimiter, skipinitialspace=True
+        )
+        rows = [row for row in lines if row and not row[0].startswith("#")]
         width = len(rows[0])
         if any(any(row[width:]) for row in rows):
             raise ValueError(f"a line has more columns than the first one, {width}, between {self.delimiter!r}")
@@ -125,17 +135,36 @@ class FromFile:
         else:
             assert self.column is not None
             place = self.column
-            rows = rows if is_number(rows[0][place]) else rows[1:]
+            rows = rows if any(map(is_number, rows[0])) else rows[1:]
         if self.row is not None:
             return number(rows[self.row][place])
         return np.array([number(row[place]) for row in rows])
+
+
+FORTRAN = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+))[dD]([+-]?\d+)\s*|\s*([+-]?\d*\.\d+)([+-]\d{3})\s*")
+"""1.5D+03, and 1.5+103, which Fortran writes where three digits of an exponent leave no place for the letter."""
+
+
+def text_of(path: Path, newline: str | None = None) -> str:
+    """The text of a file in UTF-8, or in UTF-16 with its mark; bytes of another code, as in a log, are replaced."""
+    with path.open("rb") as stream:
+        mark = stream.read(2)
+    kind = "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    with path.open(encoding=kind, errors="replace", newline=newline) as text:
+        return text.read()
 
 
 def number(text: str) -> float:
     """A number in decimals, as programs write it; Python takes 1_5 for 15."""
     if "_" in text:
         raise ValueError(f"could not convert string to float: {text!r}")
-    return float(text)
+    try:
+        return float(text)
+    except ValueError:
+        found = FORTRAN.fullmatch(text)
+        if found is None:
+            raise
+        return float(f"{found[1] or found[3]}e{found[2] or found[4]}")
 
 
 def is_number(text: str) -> bool:
@@ -147,10 +176,14 @@ def is_number(text: str) -> bool:
     return True
 
 
+STEP = r"""([^.\[\]"]+)|\[(-?\d+)\]|\["([^"]*)"\]"""
+"""One step of a path: a name, a place, or a name in quotes, which may have dots."""
+
+
 def at_key(value: Any, key: str) -> Any:
     """The value at a path of names and places."""
-    for name, place in re.findall(r"([^.\[\]]+)|\[(-?\d+)\]", key):
-        value = value[int(place)] if place else value[name]
+    for name, place, quoted in re.findall(STEP, key):
+        value = value[int(place)] if place else value[name or quoted]
     return value
 
 

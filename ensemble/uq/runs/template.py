@@ -48,15 +48,24 @@ class Text:
     def __init__(self, text: str, delimiters: Sequence[str], where: str) -> None:
         self.where = where
         before, after = map(re.escape, delimiters)
-        pattern = rf"{before}\s*([A-Za-z_]\w*)((?:\[\d+\])*)\s*(?::\s*([^\s{{}}<>:]+?))?\s*{after}"
+        signs = re.escape("".join(sign for sign in "".join(delimiters) if not sign.isalnum()))
+        form = rf"(?:(\s*):([^\n{signs}]*?))?"
         self.parts: list[str | Placeholder] = []
         end = 0
-        for found in re.finditer(pattern, text):
+        for found in re.finditer(rf"{before}\s*([A-Za-z_]\w*)((?:\[-?\d+\])*){form}\s*{after}", text):
             self.parts.append(text[end : found.start()])
-            indices = tuple(map(int, re.findall(r"\d+", found[2])))
-            self.parts.append(Placeholder(found[1], indices, found[3] or "", found[0]))
+            indices = tuple(map(int, re.findall(r"-?\d+", found[2])))
+            # a blank that follows the colon at once is a sign or a filling, as in Python
+            written = found[4] or ""
+            self.parts.append(Placeholder(found[1], indices, written.lstrip() if found[3] else written, found[0]))
             end = found.end()
         self.parts.append(text[end:])
+        more = rf"(?:[^\n]{{0,60}}?{after})"
+        more += "?" if len(delimiters[0]) > 1 else ""  # a single sign alone may mean something else there
+        begun = rf"{before}\s*([A-Za-z_]\w*){more}"
+        literal = [part for part in self.parts if isinstance(part, str)]
+        self.unread = [(found[1], found[0]) for part in literal for found in re.finditer(begun, part)]
+        """Names after a delimiter that begin no placeholder, and what stands there."""
 
     @property
     def names(self) -> set[str]:
@@ -87,9 +96,15 @@ class Text:
         return UnknownInputError(message("Program", f"{part.text} in {self.where}", requirement, repr(part.text)))
 
 
+WHOLE = ("b", "c", "d", "o", "x", "X")
+"""Ends of formats of whole numbers, which counts have although they are floats."""
+
+
 def formatted(value: Any, form: str) -> str:
     """A number with all its digits, or as the format says."""
     if form:
+        if form.endswith(WHOLE) and isinstance(value, float) and value.is_integer():
+            value = int(value)
         return format(value, form)
     return repr(value) if isinstance(value, float) else str(value)
 
@@ -147,6 +162,11 @@ class Template:
         """The names that its files have placeholders for."""
         return {name for file in self.files if file.text is not None for name in file.text.names}
 
+    @property
+    def unread(self) -> list[tuple[str, str, str]]:
+        """Names after a delimiter that begin no placeholder, what stands there, and the file."""
+        return [(*one, file.path) for file in self.files if file.text is not None for one in file.text.unread]
+
     def description(self) -> dict[str, Any]:
         """The files by what they hold."""
         links = {name: digest_of(Path(source)) for name, source in self.links if Path(source).is_file()}
@@ -194,7 +214,7 @@ def file_of(path: Path, name: str, delimiters: Sequence[str]) -> File:
         text = Text(contents.decode(), delimiters, name)
     except UnicodeDecodeError:
         text = None
-    if text is not None and text.names:
+    if text is not None and (text.names or text.unread):
         return File(name, text, None, str(path), mode, digest)
     return File(name, None, contents if len(contents) <= HELD_BYTES else None, str(path), mode, digest)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, kind_of, message, one_of, require
 from ensemble._keywords import explains_calls
+from ensemble.scalar.plain_arrays import masked_as_nan
 from ensemble.uq.inputs.samples import InputSamples
 from ensemble.uq.sensitivity.dependence import Classes, delta, first, hsic, kernel_moments, pawn
 from ensemble.uq.sensitivity.indices import SensitivityIndices
@@ -118,7 +119,7 @@ def _given(study: Any, outputs: Any) -> tuple[dict[str, np.ndarray], dict[str, n
     if not hasattr(study, "keys"):
         wanted = "be a UqResult, InputSamples, or columns by name"
         raise TypeError(message(function, "study", wanted, kind_of(study)))
-    columns = {str(name): np.asarray(study[name]) for name in study.keys()}  # noqa: SIM118  a DataFrame, too
+    columns = {str(name): np.asarray(masked_as_nan(study[name])) for name in study.keys()}  # noqa: SIM118  a DataFrame, too
     sizes = {name: column.shape for name, column in columns.items()}
     n = next(iter(sizes.values()))[-1] if sizes and len(next(iter(sizes.values()))) == 1 else 0
     require(all(shape == (n,) for shape in sizes.values()), function, "study", "have columns of one length", f"{sizes}")
@@ -246,6 +247,16 @@ def _class_count(kind: str, n: int, given: int | None) -> int:
     return min(48, math.ceil(math.pow(n, exponent)))
 
 
+LARGEST_EXPONENT = 250
+"""Power of two whose square and fourth power are still far from the ends of double precision."""
+
+
+def of_middle_size(x: np.ndarray) -> np.ndarray:
+    """`x`, or a power of two times `x` where its squares would overflow or vanish: no index depends on the unit."""
+    exponent = int(np.frexp(np.abs(x).max())[1])
+    return x if abs(exponent) <= LARGEST_EXPONENT else np.ldexp(x, -exponent)
+
+
 MEASURES: dict[str, Callable[[np.ndarray, Classes], float]] = {"first": first, "delta": delta, "pawn": pawn}
 
 
@@ -264,18 +275,19 @@ def _fill(
     rng = np.random.default_rng(found.seed)
     orders = [rng.permutation(n) for _ in range(n_permutations)]
     draws = [rng.integers(n, size=n) for _ in range(n_resamples)]
-    numbers = list(columns.values())
+    numbers = list(map(of_middle_size, columns.values()))
     moments = [kernel_moments(x) for x in numbers] if "hsic" in found.kinds else []
     notes = []
     for name, array in values.items():
         flat = array.reshape(-1, n)
-        found._moments[name] = array.mean(axis=-1), array.var(axis=-1)
+        with np.errstate(over="ignore", under="ignore"):
+            found._moments[name] = array.mean(axis=-1), array.var(axis=-1)
         constant = np.ptp(flat, axis=1) <= 8.0 * np.finfo(float).eps * np.abs(flat).max(axis=1)
         if constant.any():
             one = "is" if flat.shape[0] == 1 else f"has {constant.sum()} of {constant.size} entries that are"
             notes.append(f"output {name!r} {one} constant: no index is defined, NaN stands for it.")
         for entry in np.flatnonzero(~constant):
-            y = flat[entry]
+            y = of_middle_size(flat[entry])
             place = np.unravel_index(entry, array.shape[:-1])
             of_y = kernel_moments(y) if moments else None
             for i, x in enumerate(numbers):

@@ -22,13 +22,21 @@ import numpy as np
 from ensemble.uq.study.outputs import Outcome
 from ensemble.uq.study.sample_clock import UNKNOWN, SampleClock, late_text, watched_by
 
-__all__ = ["InTurn", "Limits", "TimeUp", "end_children", "evaluated_in_time", "late_outcome"]
+__all__ = ["InTurn", "Limits", "TimeUp", "end_children", "evaluated_in_time", "late_outcome", "time_to_finish"]
+
+SECONDS_TO_FINISH, SHARE_TO_FINISH = 1.0, 0.1
+"""What calls that run at the end of `max_seconds` have for it: seconds, or a share of that time."""
 
 SECONDS_BETWEEN_LOOKS = 0.05
 """Time between two looks at whether the study has been ended."""
 
 SECONDS_TO_END = 1.0
 """Time that a thread has to end once it was told to."""
+
+
+def time_to_finish(seconds: float) -> float:
+    """What calls that run after `max_seconds`, `seconds`, have to end."""
+    return max(SECONDS_TO_FINISH, SHARE_TO_FINISH * seconds)
 
 
 class TimeUp(BaseException):

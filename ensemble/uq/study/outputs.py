@@ -13,6 +13,7 @@ from ensemble._check import kind_of, message
 from ensemble._errors import ProgramError, kept, picklable
 from ensemble.scalar import Ensemble
 from ensemble.scalar.divergence.regroup import SampleList
+from ensemble.scalar.plain_arrays import masked_as_nan
 
 __all__ = [
     "CallError",
@@ -112,7 +113,7 @@ def named_outputs(value: Any, n_samples: int, function: str, *, arrays: bool = F
 
 def _samples_of(value: Any, n_samples: int, argument: str, function: str, arrays: bool) -> np.ndarray:
     """The samples of one output."""
-    shareable = True
+    shareable, value = True, masked_as_nan(value)
     if isinstance(value, Ensemble):
         samples = to_numpy(value.samples)
     elif isinstance(value, (int, float, complex, np.generic)):

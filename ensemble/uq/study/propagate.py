@@ -28,6 +28,7 @@ from ensemble.uq.study.evaluation import evaluate
 from ensemble.uq.study.executors import GroupScheduler, workers_of
 from ensemble.uq.study.first_failures import FirstFailures
 from ensemble.uq.study.groups import Group, GroupKey
+from ensemble.uq.study.limited_calls import time_to_finish
 from ensemble.uq.study.outputs import Outcome, layout_of
 from ensemble.uq.study.persistence import discard
 from ensemble.uq.study.plan import Plan
@@ -38,9 +39,6 @@ from ensemble.uq.study.target import Target
 __all__ = ["propagate"]
 
 SIZE_BEFORE_TIMING = 32
-
-SECONDS_TO_FINISH, SHARE_TO_FINISH = 1.0, 0.1
-"""What groups that run at the end of `max_seconds` have for it: seconds, or a share of that time."""
 
 
 class Serial:
@@ -386,7 +384,7 @@ def carried_out(
             if seconds < math.inf:
                 runner.wait_until_ready()
             deadline = time.perf_counter() + seconds
-            runner.ends_at = deadline + max(SECONDS_TO_FINISH, SHARE_TO_FINISH * seconds)
+            runner.ends_at = deadline + time_to_finish(seconds)
             run = StudyRun(study, runner, display, deadline, target)
             try:
                 if auto:

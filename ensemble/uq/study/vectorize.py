@@ -16,6 +16,7 @@ from ensemble._check import kind_of, message
 from ensemble._keywords import explains_calls
 from ensemble._sample_numbers import numbered_by_place, numbered_in_turn
 from ensemble.scalar import Ensemble
+from ensemble.scalar.plain_arrays import masked_as_nan
 from ensemble.uq.inputs.samples import PlainSample, UnknownInputError, plain_rows
 from ensemble.uq.study.outputs import CallError, OutputError, Raised, blank
 from ensemble.uq.study.sample_clock import SampleClock, running_clock
@@ -194,6 +195,7 @@ def plain_outputs(value: Any, sample: int) -> dict[str, Any]:
         if type(one) in FLOATS:
             result[name] = one
             continue
+        one = masked_as_nan(one)
         given = to_numpy(one) if is_array(one) and not isinstance(one, Ensemble) else _numbers(one)
         array = np.array(given)  # a copy: the model may return one array again and again
         if array.dtype.kind not in "biufc":

@@ -10,6 +10,7 @@ from scipy import stats
 
 import ensemble as en
 from ensemble import xp
+from ensemble.uq.report.pictures import Pictures
 from ensemble.uq.report.style import COLORS
 from tests.command_line import exit_status
 from tests.uq.report.page_reader import Page
@@ -181,6 +182,22 @@ def test_pictures_have_a_text(page):
     pictures = [one for one in page.all("svg") if one.get("class") == "picture"]
     assert len(pictures) > 8 and all(one["role"] == "img" and len(one["aria-label"]) > 20 for one in pictures)
     assert page.all("html")[0]["lang"] == "en" and len(page.all("main")) == 1
+    kinds = next(one["aria-label"] for one in pictures if "input kind" in one["aria-label"])
+    assert kinds == "Probabilities of the values of the input kind: steel 0.5, wo<od 0.5."
+
+
+def test_long_reasons_have_lines_as_long_as_the_window(text):
+    """A log of several lines stands in one cell, which does not scroll sideways."""
+    reasons = text[text.index("Failed samples by reason</caption>") :]
+    assert '<th scope="row" class="text">too heavy' in reasons[: reasons.index("</table>")]
+    assert re.search(r'th\.text\[scope="row"\] { white-space: pre-line;', text)
+
+
+@pytest.mark.parametrize("count, top", [(stats.binom(40, 0.5), 20), (stats.randint(0, 90), 0)], ids=["bars", "curve"])
+def test_the_picture_of_many_values_is_told_by_its_ends(count, top):
+    """Values that hardly occur have no place in it; above 60 values are a curve."""
+    drawn = Pictures(None).density("k", en.Inputs(k=count).variables["k"])
+    assert re.search(rf"values of the input k: highest at {top}, from (0|[1-9]) to (89|3\d)\.", str(drawn))
 
 
 def test_pictures_have_the_colours_of_the_page(text):

@@ -190,3 +190,19 @@ def test_a_quadrature_rule_is_refused():
     study = en.propagate(lambda x: {"y": x.a}, inputs, sampler=en.uq.Gauss(5), progress=False)
     with pytest.raises(ValueError, match="samples of equal weight"):
         en.uq.given_data(study)
+
+
+@pytest.mark.parametrize("size", [2.0**-1000, 2.0**-300, 2.0**300, 2.0**1000])
+def test_indices_depend_on_no_unit(size):
+    """Also where squares of the numbers would vanish or overflow."""
+    rng = np.random.default_rng(20731)
+    columns = {"a": rng.random(64), "b": rng.random(64)}
+    y = columns["a"] ** 2 + 0.1 * columns["b"]
+    expected = en.uq.given_data(columns, y, n_permutations=5, n_resamples=5)
+    for found in (
+        en.uq.given_data(columns, y * size, n_permutations=5, n_resamples=5),
+        en.uq.given_data({name: x * size for name, x in columns.items()}, y, n_permutations=5, n_resamples=5),
+    ):
+        for kind in expected.kinds:
+            wanted = getattr(expected, kind)["y"]
+            np.testing.assert_allclose(getattr(found, kind)["y"], wanted, rtol=1e-9, atol=1e-12)

@@ -13,6 +13,7 @@ from ensemble._backend import array_namespace, is_array
 from ensemble._check import kind_of, message, require
 from ensemble._typing import Array
 from ensemble.scalar import Ensemble
+from ensemble.scalar.plain_arrays import masked_as_nan
 
 __all__ = ["index_of", "is_pandas", "owned", "real_array", "unmasked", "with_gaps_as_nan"]
 
@@ -38,13 +39,7 @@ def with_gaps_as_nan(y: Any, function: str) -> Any:
             seen = f"{kind_of(y)} of {kinds}"
             raise TypeError(message(function, "y", "hold numbers", seen, "Convert its columns with astype.")) from None
         return values[:, None] if values.ndim == 1 else values
-    if not isinstance(y, np.ma.MaskedArray):
-        return y
-    if np.ma.getmask(y) is np.ma.nomask:
-        return y.data
-    if y.dtype.kind not in "biuf":
-        return y  # refused by its dtype
-    return np.ma.filled(y.astype(y.dtype if y.dtype.kind == "f" else np.float64), np.nan)
+    return masked_as_nan(y)
 
 
 def _check_columns(y: Any, function: str) -> None:
