@@ -1,5 +1,6 @@
 """Sphinx: `make docs` builds the pages of this folder, those beside the code, and the API into _build/html."""
 
+import ast
 import importlib
 import inspect
 import os
@@ -91,6 +92,34 @@ def api_pages(folder: Path) -> None:
 
 api_pages(HERE / "api")
 
+BESIDE = {
+    ROOT / "CHANGELOG.md": "changes",
+    ROOT / "CONTRIBUTING.md": "contributing",
+    **{ROOT / "ensemble" / "apps" / name / "README.md": name for name in ("fem", "gbees", "kalman")},
+    **{path: path.stem for path in sorted((HERE / "tutorials").glob("*.py"))},
+}
+"""Files of the repository that have a page of the site in the folder `beside`, and the page's name."""
+
+
+def beside_pages(folder: Path) -> None:
+    """Write the pages of `BESIDE`: a text as it is, with its links, and a program below its picture."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for path, name in BESIDE.items():
+        text = path.read_text()
+        if path.suffix == ".py":
+            title, _, rest = ast.get_docstring(ast.parse(text)).partition("\n\n")
+            picture = f"![What it draws](../images/{name}.png)\n\n" if (HERE / "images" / f"{name}.png").exists() else ""
+            program = f"```{{literalinclude}} ../tutorials/{path.name}\n:language: python\n```\n"
+            text = f"# {title.rstrip('.')}\n\n{rest.replace('``', '`')}\n\n{picture}{program}"
+        else:
+            based = lambda found, path=path: f"]({os.path.relpath(path.parent / found[1], folder)}"
+            text = re.sub(r"\]\(([^)#\s:]+)(?=[)#])", based, text)
+        (folder / f"{name}.md").write_text(text)
+
+
+beside_pages(HERE / "beside")
+
 
 def outside(app, docname, source):
     """Leave the text alone of links to files that are no pages of the site."""
@@ -100,6 +129,8 @@ def outside(app, docname, source):
         target = (page / found[2]).resolve()
         if target == ROOT / "examples" / "README.md":
             return f"[{found[1]}](/examples/index.rst)"
+        if target in BESIDE:
+            return f"[{found[1]}](/beside/{BESIDE[target]}.md)"
         inside = target.is_relative_to(HERE) and target.suffix == ".md"
         return found[0] if inside or not target.exists() else found[1]
 
