@@ -37,9 +37,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             axes.barh(sizes, heights[name], 0.7, left, label=in_words(name), color=colour, edgecolor="white", lw=0.6)
             left += heights[name]
         for k, total in enumerate(left):
-            axes.annotate(
-                f"{total:.2f}", (total, k), textcoords="offset points", xytext=(4, 0), va="center"
-            )
+            axes.annotate(f"{total:.2f}", (total, k), textcoords="offset points", xytext=(4, 0), va="center")
         axes.invert_yaxis()
         axes.set_title(title, loc="left")
         axes.grid(visible=False)

@@ -24,9 +24,7 @@ def draw(on_cpu: dict[str, Any], on_device: dict[str, Any]) -> None:
         sizes, times = [row["samples"] for row in rows], [row["ms per sample"] for row in rows]
         axes.plot(sizes, times, mark + "-", color=colour, label=name)
         for size, time in ((sizes[0], times[0]), (sizes[-1], times[-1])):
-            axes.annotate(
-                f"{time:.2g}", (size, time), textcoords="offset points", xytext=(0, 7), ha="center"
-            )
+            axes.annotate(f"{time:.2g}", (size, time), textcoords="offset points", xytext=(0, 7), ha="center")
     axes.plot([row["samples"] for row in there], bound, "--", color="0.5", label="bytes that must move")
     axes.set(xscale="log", yscale="log", xlabel="samples in the ensemble", ylabel="milliseconds per sample")
     axes.set_xticks([row["samples"] for row in there], [str(row["samples"]) for row in there])
