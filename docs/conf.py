@@ -24,7 +24,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx.ext.mathj
               "sphinx_gallery.gen_gallery"]  # fmt: skip
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
-exclude_patterns = ["_build", "tutorials/*.md", "examples/*.ipynb", "examples/*.py", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "tutorials/*.md", "examples/*.ipynb", "examples/*.py", "**/sg_execution_times.rst", "sg_execution_times.rst"]
 sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples"),
     "gallery_dirs": "examples",
