@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import logging
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("MPLBACKEND", "Agg")
+logging.getLogger("skfem").setLevel(logging.WARNING)  # an example of the gallery makes its meshes
 
 import ensemble  # noqa: E402
 
@@ -24,7 +26,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx.ext.mathj
               "sphinx_gallery.gen_gallery"]  # fmt: skip
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
-exclude_patterns = ["_build", "tutorials/*.md", "examples/*.ipynb", "examples/*.py", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "tutorials/*.md", "examples/*.ipynb", "examples/*.py", "**sg_execution_times.rst"]
 sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples"),
     "gallery_dirs": "examples",
@@ -109,7 +111,8 @@ def beside_pages(folder: Path) -> None:
         text = path.read_text()
         if path.suffix == ".py":
             title, _, rest = ast.get_docstring(ast.parse(text)).partition("\n\n")
-            picture = f"![What it draws](../images/{name}.png)\n\n" if (HERE / "images" / f"{name}.png").exists() else ""
+            drawn = (HERE / "images" / f"{name}.png").exists()
+            picture = f"![What it draws](../images/{name}.png)\n\n" if drawn else ""
             program = f"```{{literalinclude}} ../tutorials/{path.name}\n:language: python\n```\n"
             text = f"# {title.rstrip('.')}\n\n{rest.replace('``', '`')}\n\n{picture}{program}"
         else:
@@ -127,6 +130,8 @@ def outside(app, docname, source):
 
     def lead(found: re.Match) -> str:
         target = (page / found[2]).resolve()
+        if target == ROOT / "README.md":
+            return f"[{found[1]}](/index.md)"
         if target == ROOT / "examples" / "README.md":
             return f"[{found[1]}](/examples/index.rst)"
         if target in BESIDE:

@@ -35,7 +35,9 @@ def test_the_index_of_the_site_leads_to_every_page():
     entries = re.findall(r"^([\w/*-]+)$", (DOCS / "index.md").read_text(), re.MULTILINE)
     found = {path for entry in entries for path in DOCS.glob(f"{entry}.md")}
     pages = {
-        path for path in DOCS.rglob("*.md") if not {"_build", "api", "beside", "examples"} & set(path.relative_to(DOCS).parts)
+        path
+        for path in DOCS.rglob("*.md")
+        if not {"_build", "api", "beside", "examples"} & set(path.relative_to(DOCS).parts)
     }
     assert pages - found == {DOCS / "index.md"}
     single = [entry for entry in entries if "*" not in entry and not entry.startswith(("api/", "examples/", "beside/"))]

@@ -28,8 +28,8 @@ PRIORS = ("inputs", "flat")
 BLOCK = 64
 """Steps whose random numbers are drawn at once, from a generator of their own."""
 
-APART = 2.0
-"""R-hat from which on chains are at different places, and more steps are no advice."""
+APART, MANY_STEPS = 2.0, 1000
+"""R-hat after so many steps, from which on chains are at different places, and more steps are no advice."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class McmcResult(AlgorithmResult):
         longest = float(np.max(self.autocorrelation_time, initial=0.0))
         if self.status != "short" or not np.isfinite(longest):
             return ""
-        if np.max(self.r_hat, initial=0.0) > APART:
+        if self.n_steps >= MANY_STEPS and APART < np.max(self.r_hat, initial=0.0) < np.inf:
             return "\nchains stay apart: start= others about the point of the highest log_density"
         share = self.n_steps / max(self.n_steps - self.burn_in, 1)
         more = 100 * math.ceil(max(1.2 * share * STEPS_PER_TIME * longest, 1.5 * self.n_steps) / 100)
