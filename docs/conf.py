@@ -1,7 +1,9 @@
 """Sphinx: `make docs` builds the pages of this folder, those beside the code, and the API into _build/html."""
 
+import ast
 import importlib
 import inspect
+import logging
 import os
 import re
 import shutil
@@ -12,6 +14,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 os.environ.setdefault("MPLBACKEND", "Agg")
+logging.getLogger("skfem").setLevel(logging.WARNING)  # an example of the gallery makes its meshes
 
 import ensemble  # noqa: E402
 
@@ -23,7 +26,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc", "sphinx.ext.mathj
               "sphinx_gallery.gen_gallery"]  # fmt: skip
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
-exclude_patterns = ["_build", "tutorials/*.md", "examples/*.ipynb", "examples/*.py", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "tutorials/*.md", "examples/*.ipynb", "examples/*.py", "**sg_execution_times.rst"]
 sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples"),
     "gallery_dirs": "examples",
@@ -91,6 +94,37 @@ def api_pages(folder: Path) -> None:
 
 api_pages(HERE / "api")
 
+BESIDE = {
+    ROOT / "CHANGELOG.md": "changes",
+    ROOT / "CONTRIBUTING.md": "contributing",
+    **{ROOT / "ensemble" / "apps" / name / "README.md": name for name in ("fem", "gbees", "kalman")},
+    **{path: path.stem for path in sorted((HERE / "tutorials").glob("*.py"))},
+}
+"""Files of the repository that have a page of the site in the folder `beside`, and the page's name."""
+
+
+def beside_pages(folder: Path) -> None:
+    """Write the pages of `BESIDE`: a text as it is, with its links, and a program below its picture."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for path, name in BESIDE.items():
+        text = path.read_text()
+        if path.suffix == ".py":
+            title, _, rest = ast.get_docstring(ast.parse(text)).partition("\n\n")
+            drawn = (HERE / "images" / f"{name}.png").exists()
+            picture = f"![What it draws](../images/{name}.png)\n\n" if drawn else ""
+            program = f"```{{literalinclude}} ../tutorials/{path.name}\n:language: python\n```\n"
+            title, _, first = title.partition(": " if ": " in title else "? ")
+            rest = f"{first[:1].upper()}{first[1:]}\n\n{rest}".replace("``", "`")
+            text = f"# {title.rstrip('.')}\n\n{rest}\n\n{picture}{program}"
+        else:
+            based = lambda found, path=path: f"]({os.path.relpath(path.parent / found[1], folder)}"
+            text = re.sub(r"\]\(([^)#\s:]+)(?=[)#])", based, text)
+        (folder / f"{name}.md").write_text(text)
+
+
+beside_pages(HERE / "beside")
+
 
 def outside(app, docname, source):
     """Leave the text alone of links to files that are no pages of the site."""
@@ -98,8 +132,12 @@ def outside(app, docname, source):
 
     def lead(found: re.Match) -> str:
         target = (page / found[2]).resolve()
+        if target == ROOT / "README.md":
+            return f"[{found[1]}](/index.md)"
         if target == ROOT / "examples" / "README.md":
             return f"[{found[1]}](/examples/index.rst)"
+        if target in BESIDE:
+            return f"[{found[1]}](/beside/{BESIDE[target]}.md)"
         inside = target.is_relative_to(HERE) and target.suffix == ".md"
         return found[0] if inside or not target.exists() else found[1]
 

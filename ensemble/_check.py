@@ -130,6 +130,11 @@ def require_unmasked(value: Any, function: str, argument: str) -> None:
         require(False, function, argument, "have no masked entries", seen, "Fill them: values.filled(...).")
 
 
+def unread(error: OSError, function: str, path: Any) -> OSError:
+    """The error of a file that cannot be read, of the same type, by the template."""
+    return type(error)(message(function, "path", "be a file to read", f"{path} ({error.strerror})"))
+
+
 def integer(value: Any, function: str, argument: str, *, minimum: int, advice: str = "") -> int:
     """`value` as an int of at least `minimum`; bools and fractions are refused."""
     requirement = f"be an integer of at least {minimum}"
@@ -158,13 +163,20 @@ def require_callable(value: Any, function: str, argument: str) -> None:
         raise TypeError(message(function, argument, "be callable", kind_of(value)))
 
 
+def plain_number(value: Any) -> float:
+    """`value` as a float; TypeError for a text, of which Python's float() would read "1e-8" or "inf"."""
+    if isinstance(value, str | bytes | bytearray) or getattr(getattr(value, "dtype", None), "kind", "") in ("S", "U"):
+        raise TypeError(f"got a text, {value!r}")
+    return float(value)
+
+
 def positive(value: Any, function: str, argument: str, *, advice: str = "", zero: bool = False) -> float:
     """`value` as a finite float above zero (or from zero, with ``zero=True``)."""
     requirement = "be a finite number, zero or above" if zero else "be a finite number above zero"
     if isinstance(value, bool | np.bool_):  # a switch, and no number of seconds
         raise TypeError(message(function, argument, requirement, repr(value), advice))
     try:
-        number = float(value)
+        number = plain_number(value)
     except Exception:  # what is no number, or an ensemble of different ones
         raise TypeError(message(function, argument, requirement, repr(value), advice)) from None
     good = number < float("inf") and (number >= 0.0 if zero else number > 0.0)
@@ -175,11 +187,18 @@ def positive(value: Any, function: str, argument: str, *, advice: str = "", zero
 def finite(value: Any, function: str, argument: str) -> float:
     """`value` as a finite float."""
     try:
-        number = float(value)
+        number = plain_number(value)
     except Exception:  # what is no number, or an ensemble of different ones
         raise TypeError(message(function, argument, "be a finite number", repr(value))) from None
     require(abs(number) < float("inf"), function, argument, "be finite", number)
     return number
+
+
+def check_level(value: Any, function: str) -> float:
+    """The level of an interval as a float in (0, 1)."""
+    good = isinstance(value, int | float | np.floating) and 0.0 < value < 1.0
+    require(good, function, "level", "be a number in (0, 1)", repr(value), "Divide percentages by 100.")
+    return float(value)
 
 
 def require_real_numbers(dtype: Any, function: str, argument: str) -> None:

@@ -5,6 +5,7 @@ A function with branches
 Code that asks ``if`` of a value needs one answer. ``en.run`` lets each group of samples take its own way.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import ensemble as en
@@ -41,3 +42,8 @@ print(f"{speed.size} spheres, {len(result.groups)} groups, {speed.min():.4f} to 
 # Each sample has the value of its own call, to the last bit.
 alone = np.array([terminal_speed(diameter) for diameter in diameters])
 print("equal to single calls:", np.array_equal(speed, alone))
+
+plt.loglog(1e3 * diameters, speed)
+plt.xlabel("diameter in mm")
+plt.ylabel("terminal speed in m/s")
+plt.tight_layout()

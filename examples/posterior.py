@@ -5,6 +5,7 @@ Parameters from measurements
 Draws from a posterior by affine-invariant MCMC: the chains are the samples of an ensemble.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
 
@@ -18,10 +19,8 @@ measured = 20.0 + 60.0 * np.exp(-0.3 * times) + rng.normal(scale=0.5, size=10)
 
 
 def log_likelihood(x):
-    misfit = 0.0
-    for t, value in zip(times, measured):
-        misfit = misfit + (20.0 + x.start * en.xp.exp(-x.rate * t) - value) ** 2
-    return -0.5 * misfit / 0.5**2
+    misfit = 20.0 + x.start * en.xp.exp(-x.rate * times) - measured
+    return -0.5 * (misfit**2).sum(axis=0) / 0.5**2
 
 
 # %%
@@ -33,3 +32,8 @@ print(result.status)
 for name, truth in (("start", 60.0), ("rate", 0.3)):
     value = getattr(draws, name)
     print(f"{name}: {en.sample_mean(value):.3f} ± {en.sample_std(value):.3f} (it was {truth})")
+
+plt.plot(draws.start.samples[:2000], draws.rate.samples[:2000], ".", markersize=2)
+plt.xlabel("start in K")
+plt.ylabel("rate")
+plt.tight_layout()

@@ -5,6 +5,7 @@ A model of scikit-fem
 Mesh, elements and boundary conditions are scikit-fem's; assembly and solution are done for 64 coefficients at once.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 import skfem
 
@@ -44,3 +45,9 @@ result = cg(A, b, M=smoothed_aggregation(A))
 hottest = result.x.max(axis=0)
 print(A)
 print(f"hottest place: {en.sample_mean(hottest):.4f} ± {en.sample_std(hottest):.4f}")
+
+deviation = en.sample_std(result.x)
+plt.tripcolor(x, y, deviation, shading="gouraud")
+plt.colorbar(label="standard deviation of the solution")
+plt.gca().set_aspect("equal")
+plt.tight_layout()

@@ -255,3 +255,29 @@ def test_the_number_of_a_job_is_that_of_its_scheduler(folder, capsys, monkeypatc
     monkeypatch.setenv(name, "3")
     ensemble(capsys, *given)
     assert np.array_equal(uq.Store.open("run.zarr").done(), ids_of_part(3, 4, 32))
+
+
+NONE = "RunFailedError: there is no program 'nowhere'"
+KEYS = "must have no keys but column, delimiter, file, key, pattern, row, variable; got colum."
+
+
+@pytest.mark.parametrize(("old", "new", "text"), [("./go.sh", "nowhere", NONE), ("column = ", "colum = ", KEYS)])
+def test_a_wrong_program_is_one_line(program, capsys, old, new, text):
+    (program / "study.toml").write_text(STUDY.replace(old, new))
+    status, _, err = ensemble(capsys, "run", "-c", "study.toml", "--quiet")
+    assert status == 2 and err.startswith("ensemble run: error: ") and text in err and err.count("\n") == 1
+
+
+def test_whatever_a_model_raises_is_one_line_that_names_its_place(folder, capsys):
+    text = MODEL + "\ndef zero(x):\n    return 1 // 0\n"
+    (folder / "wrong.py").write_text(text)
+    status, _, err = ensemble(capsys, "run", "wrong.py:zero", "-n", 16, "--quiet")
+    place = f"line {text.count(chr(10))}: "
+    assert status == 2 and err.startswith(f"ensemble run: error: wrong.py:zero raised ZeroDivisionError in {place}")
+    assert err.count("\n") == 1
+
+
+def test_a_store_that_is_a_file_is_named(folder, capsys):
+    (folder / "file").write_text("")
+    status, _, err = ensemble(capsys, "run", "model.py:tip", "-n", 16, "--store", "file", "--quiet")
+    assert (status, err) == (2, "ensemble run: error: --store must be a new folder; got the file file.\n")

@@ -13,12 +13,13 @@ import pytest
 
 from benchmarks.__main__ import main_parser, programs
 from ensemble._backend import prototype
+from tests.pages import pages
 from tests.parsers import flags_of, parser_of_benchmark, parsers_of_command
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "howto"
 HOWTOS = sorted(FOLDER.glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages()]
 PAGES += [*sorted((ROOT / "ensemble").rglob("README.md")), *sorted((ROOT / "ensemble").rglob("NOTES.md"))]
 PAGES += [ROOT / "benchmarks" / "EXPERIMENTS.md", ROOT / "examples" / "README.md"]
 PAGES += sorted((ROOT / "ensemble").rglob("EXPERIMENTS.md"))

@@ -21,7 +21,7 @@ PRINTED = {
     "time_series": "variance of the walk 0.",
 }
 NEEDS = {"scikit_fem_model": "skfem", "resumed_study": "zarr"}
-PLOTS = {"many_odes", "sobol", "sparse_systems", "time_series"}
+PLOTS = {"branches", "many_odes", "posterior", "scikit_fem_model", "sobol", "sparse_systems", "time_series"}
 EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.py"))
 
 

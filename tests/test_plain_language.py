@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+from tests.pages import pages
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "EXPERIMENTS.md"]
-PAGES += [*(ROOT / "docs").rglob("*.md"), *(ROOT / "ensemble").rglob("*.md")]
+PAGES += [*pages(), *(ROOT / "ensemble").rglob("*.md")]
 SOURCES = sorted(path for path in (ROOT / "ensemble").rglob("*") if path.suffix in (".py", ".cu", ".cuh"))
 
 WORDS = [

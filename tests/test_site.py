@@ -9,11 +9,11 @@ import pytest
 
 import ensemble
 from ensemble.__main__ import main
+from tests.pages import DOCS, pages
 from tools.site_links import broken_links
 from tools.site_tour import tour
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
 
 
 def test_extensions_of_the_site_are_those_of_its_extra():
@@ -34,11 +34,8 @@ def test_extensions_of_the_site_are_those_of_its_extra():
 def test_the_index_of_the_site_leads_to_every_page():
     entries = re.findall(r"^([\w/*-]+)$", (DOCS / "index.md").read_text(), re.MULTILINE)
     found = {path for entry in entries for path in DOCS.glob(f"{entry}.md")}
-    pages = {
-        path for path in DOCS.rglob("*.md") if not {"_build", "api", "examples"} & set(path.relative_to(DOCS).parts)
-    }
-    assert pages - found == {DOCS / "index.md"}
-    single = [entry for entry in entries if "*" not in entry and entry not in ("api/index", "examples/index")]
+    assert {*pages()} - found == {DOCS / "index.md"}
+    single = [entry for entry in entries if "*" not in entry and not entry.startswith(("api/", "examples/", "beside/"))]
     assert [entry for entry in single if not (DOCS / f"{entry}.md").exists()] == []
 
 

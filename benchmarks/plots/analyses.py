@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from benchmarks.plots import IMAGES, pyplot, record
+from benchmarks.plots import BLUE, GREEN, ORANGE, RESULTS, legend_panel, panels, record, save
 
 PANELS = {
     "static": ("static beam, 1000 loads", "DOF", "unknowns", {"method": ("dense", "banded")}),
     "frequency": ("spectral densities", "DOF", "unknowns", {}),
     "convolution": ("convolution, 1024 times", "states", "states", {"times": (1024,)}),
     "oscillator": (
-        "oscillator, 1000 steps, noise given or drawn",
+        "oscillator, 1000 steps of noise",
         "samples",
         "samples",
         {"variant": ("given", "drawn")},
@@ -21,21 +21,17 @@ PANELS = {
 }
 """Of each analysis: a title, what is on the axis and its label, and the cases that are drawn."""
 
-COLUMNS = {"one thread ms": ("#0072b2", "o"), "all threads ms": ("#009e73", "^"), "device ms": ("#d55e00", "s")}
+COLUMNS = {"one thread ms": (BLUE, "o"), "all threads ms": (GREEN, "^"), "device ms": (ORANGE, "s")}
 
 LINES = ("-", ":")
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
-    """Rows of the records of an analysis in double precision, that of the CPU first."""
-    found: list[dict[str, Any]] = []
-    for suffix in ("", "-h200-alone"):
-        try:
-            rows = record(f"analyses-{name}{suffix}")["rows"]
-        except FileNotFoundError:
-            continue
-        found += [row for row in rows if row["precision"] == "DP"]
-    return found
+    """Rows of an analysis in double precision: times of threads from the one record, of the device from the other."""
+    on_device = f"analyses-{name}-h200-alone"
+    there = record(on_device if (RESULTS / f"{on_device}.json").exists() else f"analyses-{name}-h200")["rows"]
+    rows = [*record(f"analyses-{name}")["rows"], *({k: v for k, v in r.items() if "thread" not in k} for r in there)]
+    return [row for row in rows if row["precision"] == "DP"]
 
 
 def draw_panel(axis: Any, name: str) -> None:
@@ -47,16 +43,15 @@ def draw_panel(axis: Any, name: str) -> None:
         for column, (colour, marker) in COLUMNS.items():
             points = sorted((row[key], row[column]) for row in rows if row[choice] == value and column in row)
             if points:
-                axis.plot(*zip(*points, strict=True), marker + line, color=colour, markersize=4)
+                axis.plot(*zip(*points, strict=True), marker + line, color=colour)
     axis.set(yscale="log", xlabel=label)
     if key != "variables":
         axis.set_xscale("log")
-    axis.spines[["top", "right"]].set_visible(False)
     if len(values) > 1:
         shown = ", ".join(f"{'solid' if line == '-' else 'dotted'}: {value}" for line, value in zip(LINES, values))
-        axis.set_title(f"{title}\n{shown}", fontsize=10)
+        axis.set_title(f"{title}\n{shown}")
     else:
-        axis.set_title(title, fontsize=10)
+        axis.set_title(title)
     axis.xaxis.set_minor_formatter("")
     if key == "states":
         sizes = sorted({row[key] for row in rows if row[choice] in values})
@@ -65,19 +60,15 @@ def draw_panel(axis: Any, name: str) -> None:
 
 def draw() -> None:
     """A panel for each analysis, and one with the legend."""
-    plt = pyplot()
-    figure, axes = plt.subplots(2, 3, figsize=(11, 6.4), layout="constrained")
+    figure, axes = panels(3, 2, 8.4)
     for axis, name in zip(axes.flat, PANELS, strict=False):
         draw_panel(axis, name)
     for row in axes:
-        row[0].set_ylabel("milliseconds, double precision")
-    last = axes.flat[-1]
-    for column, (colour, marker) in COLUMNS.items():
-        last.plot([], [], marker + "-", color=colour, label=column.removesuffix(" ms"))
-    last.legend(frameon=False, loc="center", fontsize=12)
-    last.axis("off")
-    figure.savefig(IMAGES / "analyses.png", dpi=130)
-    plt.close(figure)
+        row[0].set_ylabel("milliseconds")
+    lines = [axes[0, 0].plot([], [], marker + "-", color=colour)[0] for colour, marker in COLUMNS.values()]
+    names = [column.removesuffix(" ms") for column in COLUMNS]
+    legend_panel(axes[2, 1], lines, names, title="double precision")
+    save(figure, "analyses.png")
 
 
 def main() -> None:

@@ -7,35 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.plots import IMAGES, pyplot, record
+from benchmarks.plots import BLUE, GREEN, ORANGE, PURPLE, panels, record, save
+
+STYLES = {"product": (BLUE, "o"), "assembly": (ORANGE, "s"), "setup": (GREEN, "^"), "solve": (PURPLE, "D")}
+"""Colour and mark of each phase."""
 
 
 def draw(rows: list[dict[str, Any]], title: str) -> None:
     """Speed-up over one sample, and milliseconds a sample of each phase."""
-    plt = pyplot()
-
     sizes = [row["n_samples"] for row in rows]
-    colours = {"product": "#1b6ca8", "assembly": "#d1603d", "setup": "#6a994e", "solve": "#5e548e"}
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for name, colour in colours.items():
-        left.plot(sizes, [row[f"x {name}"] for row in rows], "o-", color=colour, label=name)
-    left.set(xscale="log", xlabel="samples in the ensemble", ylabel="speed per sample, over one at a time")
+    figure, (left, right) = panels(1, 2, 3.6)
+    for name, (colour, mark) in STYLES.items():
+        left.plot(sizes, [row[f"x {name}"] for row in rows], f"{mark}-", color=colour, label=name)
+    left.set(xscale="log", xlabel="samples in the ensemble", title="speed per sample,\nover one at a time")
     left.axhline(1.0, color="0.7", lw=0.8)
     bottom = np.zeros(len(rows))
     for name in ("assembly", "setup", "solve"):
         heights = np.array([row[f"{name} ms"] for row in rows])
-        right.bar(range(len(rows)), heights, bottom=bottom, color=colours[name], label=name, width=0.7)
+        right.bar(range(len(rows)), heights, bottom=bottom, color=STYLES[name][0], width=0.7)
         bottom += heights
-    right.set(xlabel="samples in the ensemble", ylabel="milliseconds a sample")
+    right.set(xlabel="samples in the ensemble", title="milliseconds\na sample")
     right.set_xticks(range(len(rows)), [str(s) for s in sizes])
+    right.grid(visible=False, axis="x")
     left.set_xticks(sizes, [str(s) for s in sizes])
     left.minorticks_off()
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=4, columnspacing=1.2)
     figure.suptitle(title)
-    figure.savefig(IMAGES / "cost-against-size.png", dpi=150)
-    plt.close(figure)
+    save(figure, "cost-against-size.png")
 
 
 def main() -> None:

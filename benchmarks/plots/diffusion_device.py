@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.plots import IMAGES, pyplot, record
+from benchmarks.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, record, save
+from benchmarks.plots import panels as figure_of
 
 SETUP = ("coefficient", "assembly", "power method", "diagonal", "prolongator", "Galerkin", "inverses")
 """How the names of the phases before the iterations begin."""
 
 
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#bbbbbb")
-"""Those of Okabe and Ito, told apart by the colour-blind; the last one is grey."""
+COLOURS = (BLUE, YELLOW, GREEN, PURPLE, SKY, ORANGE, "#bbbbbb")
+"""The last one, of the others, is grey."""
 
 LARGEST = 6
 """Parts with a colour of their own; the others are one part."""
@@ -22,11 +23,9 @@ LARGEST = 6
 
 def draw(rows: list[dict[str, Any]]) -> None:
     """Milliseconds a sample, set-up and solve side by side: a stacked bar for each ensemble size."""
-    plt = pyplot()
-
     names = [name for name in rows[0] if name not in ("samples", "iterations")]
     before = [name for name in names if name.startswith(SETUP)]
-    figure, panels = plt.subplots(2, 1, figsize=(8.4, 5.6), layout="constrained", sharex=True)
+    figure, panels = figure_of(2, 1, 6.4, sharex=True)
     parts = (before, [name for name in names if name not in before])
     sizes = [f"{row['samples']:d}" for row in rows]
     for axes, chosen, title in zip(panels, parts, ("coefficient, assembly, set-up", "solve"), strict=True):
@@ -38,17 +37,14 @@ def draw(rows: list[dict[str, Any]]) -> None:
             axes.barh(sizes, heights[name], 0.7, left, label=in_words(name), color=colour, edgecolor="white", lw=0.6)
             left += heights[name]
         for k, total in enumerate(left):
-            axes.annotate(
-                f"{total:.2f}", (total, k), textcoords="offset points", xytext=(4, 0), va="center", fontsize=8
-            )
+            axes.annotate(f"{total:.2f}", (total, k), textcoords="offset points", xytext=(4, 0), va="center")
         axes.invert_yaxis()
-        axes.set_title(title, fontsize=10, loc="left")
+        axes.set_title(title, loc="left")
+        axes.grid(visible=False)
         axes.set_ylabel("samples at once")
-        axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="lower right", handlelength=1.0)
     panels[1].set_xlabel("milliseconds a sample in kernels")
-    figure.savefig(IMAGES / "gpu-phases.png", dpi=150)
-    plt.close(figure)
+    save(figure, "gpu-phases.png")
 
 
 def in_words(name: str) -> str:

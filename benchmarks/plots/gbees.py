@@ -9,26 +9,20 @@ import argparse
 
 import numpy as np
 
-from benchmarks.plots import IMAGES, pyplot, record
+from benchmarks.plots import BLUE, ORANGE, panels, record, save
 
-RUNS = {"Lorenz96, p* 8e-09, float32": ("#4c72b0", "p* = 8e-9, as published"),
-        "Lorenz96, p* 1e-06, float32": ("#dd8452", "p* = 1e-6")}  # fmt: skip
+RUNS = {"Lorenz96, p* 8e-09, float32": (BLUE, "-", "p* = 8e-9, as published"),
+        "Lorenz96, p* 1e-06, float32": (ORANGE, "--", "p* = 1e-6")}  # fmt: skip
 
 
 def main() -> None:
     """Draw it."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    plt = pyplot()
-
     kept = record("gbees-gpu")
-    figure, axes = plt.subplots(figsize=(6.4, 3.9), layout="constrained")
-    for name, (colour, label) in RUNS.items():
+    figure, axes = panels(1, 1, 3.9)
+    for name, (colour, dashes, label) in RUNS.items():
         run = kept[name]
-        axes.plot(run["times"], np.array(run["cells"]) / 1e6, color=colour, lw=1.6, label=label)
+        axes.plot(run["times"], np.array(run["cells"]) / 1e6, color=colour, ls=dashes, lw=1.6, label=label)
     axes.set(xlabel="time", ylabel="cells stored, millions", yscale="log")
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    figure.savefig(IMAGES / "gbees-cells.png", dpi=150)
-    plt.close(figure)
+    axes.legend()
+    save(figure, "gbees-cells.png")

@@ -7,35 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.plots import IMAGES, pyplot, record
+from benchmarks.plots import panels, pyplot, record, save
 
 TIMES = np.arange(1, 21) / 10
+MARKS = "os^D"
 
 
 def draw(results: dict[str, list[dict[str, Any]]], references: dict[str, float]) -> None:
     """Both metrics over time, a row of panels for each study."""
-    plt = pyplot()
-
     symbols = {"time": "\\epsilon", "width": "\\eta"}
-    figure, axes = plt.subplots(len(results), 2, figsize=(9.0, 3.4 * len(results)), squeeze=False, sharex=True)
+    figure, axes = panels(len(results), 2, 3.4 * len(results), squeeze=False, sharex=True)
     for (left, right), (name, rows) in zip(axes, results.items(), strict=True):
-        colours = plt.get_cmap("viridis")(np.linspace(0.05, 0.8, len(rows)))
-        for row, colour in zip(rows, colours, strict=True):
+        colours = pyplot().get_cmap("viridis")(np.linspace(0.05, 0.8, len(rows)))
+        for row, colour, mark in zip(rows, colours, MARKS, strict=True):
             label = f"${symbols[name]} = {row[name]:g}$"
-            left.semilogy(TIMES, [row[f"E({t:g})"] for t in TIMES], ".-", color=colour, label=label)
-            right.plot(TIMES, [row[f"BC({t:g})"] for t in TIMES], ".-", color=colour, label=label)
-        left.set_ylabel("E, distance in the 1-norm")
-        right.set_ylabel("Bhattacharyya coefficient")
+            left.semilogy(TIMES, [row[f"E({t:g})"] for t in TIMES], mark + "-", ms=4, color=colour, label=label)
+            right.plot(TIMES, [row[f"BC({t:g})"] for t in TIMES], mark + "-", ms=4, color=colour)
         kind = "time steps" if name == "time" else "cells"
-        left.set_title(f"{kind} against ${symbols[name]} = {references[name]:g}$", loc="left", fontsize=10)
-        right.legend(frameon=False, fontsize=9)
+        against = f"{kind} against ${symbols[name]} = {references[name]:g}$"
+        left.set_title(f"{against}:\ndistance E in the 1-norm", loc="left")
+        right.set_title("Bhattacharyya\ncoefficient", loc="left")
+        left.legend(ncols=2, loc="lower left", bbox_to_anchor=(0.0, -0.42), columnspacing=1.0, handlelength=1.5)
         for panel in (left, right):
-            panel.axvline(1.0, color="0.8", linewidth=0.8, zorder=0)
-            panel.grid(alpha=0.25)
-    for panel in axes[-1]:
+            panel.axvline(1.0, color="0.6", linewidth=0.9, ls="--", zorder=0)
+    for panel in axes.flat:
+        panel.tick_params(labelbottom=True)
+    for panel in axes[:, 1]:
         panel.set_xlabel("t (measurement at t = 1)")
-    figure.tight_layout()
-    figure.savefig(IMAGES / "gbees-convergence.png", dpi=150)
+    save(figure, "gbees-convergence.png")
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Plots of Kalman filters and smoothers by scan and length, simulated or measured.
 
 ``python -m benchmarks plots-kalman``: those of the device, from ``results/kalman-cuda.json`` and
-``kalman-two-gpus.json``.
+``kalman-two-gpus.json``, and the simulated ones, from ``kalman-operations.json``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from benchmarks.plots import IMAGES, pyplot, record
+from benchmarks.plots import BLUE, GREEN, ORANGE, PURPLE, YELLOW, legend_panel, panels, record, save
 
 METHODS = ("PKF", "PRTS", "PTFS")
 
@@ -19,15 +19,18 @@ TWO = ("PRTS, one GPU", "PTFS, one GPU", "PTFS, two GPUs")
 WORDS = {"PKF": "filter", "PRTS": "Rauch-Tung-Striebel smoother", "PTFS": "two-filter smoother"}
 """What the names of the methods in the records stand for."""
 
+OPERATIONS = "operations, one after another"
+"""What the simulation counts."""
+
 STYLES = {
-    "Hillis-Steele": ("#cc79a7", "s"),
-    "Blelloch": ("#d55e00", "^"),
-    "Ladner-Fischer": ("#0072b2", "o"),
-    "Sengupta A": ("#009e73", "D"),
-    "Sengupta B": ("#e69f00", "v"),
+    "Hillis-Steele": (PURPLE, "s"),
+    "Blelloch": (ORANGE, "^"),
+    "Ladner-Fischer": (BLUE, "o"),
+    "Sengupta A": (GREEN, "D"),
+    "Sengupta B": (YELLOW, "v"),
     "ours": ("#000000", "o"),
 }
-"""Colour and mark of every scan, the same in all plots: colours of Okabe and Ito, told apart by the colour-blind."""
+"""Colour and mark of every scan, the same in all plots."""
 
 
 def best_chunks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -44,40 +47,39 @@ def _scans(rows: list[dict[str, Any]]) -> dict[str, tuple[str, str]]:
 
 
 def in_words(method: str) -> str:
-    """The method of a record in words, with what stands behind its name."""
+    """The method of a record in words, and on a line of its own what stands behind its name."""
     name, comma, rest = method.partition(",")
-    return WORDS[name] + comma + rest
+    return WORDS[name] + comma + rest.replace(" ", "\n", 1)
 
 
 def lines(
     rows: list[dict[str, Any]], value: str, label: str, file: str, methods: tuple[str, ...] = METHODS,
 ) -> None:  # fmt: skip
-    """A panel for each method: `value` against the number of steps, a line for each scan."""
-    plt = pyplot()
-    figure, panels = plt.subplots(1, 3, figsize=(11, 3.9), layout="constrained", sharey=True)
-    for axes, method in zip(panels, methods, strict=True):
+    """A panel for each method, and one with the legend: `value` against the number of steps, a line for each scan."""
+    figure, axes = panels(2, 2, 5.6, sharex=True, sharey=True)
+    for panel, method in zip(axes.flat, methods, strict=False):
         for scan, (colour, mark) in _scans(rows).items():
             points = sorted((r["T"], r[value]) for r in rows if r["method"] == method and r["scan"] == scan)
             width = 2.2 if scan == "ours" else 1.3
             dash = (0, (2, 2)) if scan == "Sengupta A" else "-"  # over Ladner and Fischer's line, which it often covers
-            axes.plot(*zip(*points, strict=True), color=colour, marker=mark, ms=4, lw=width, ls=dash, label=scan)
-        axes.set(xscale="log", yscale="log", xlabel="steps")
-        axes.set_title(in_words(method), fontsize=10)
-        axes.grid(color="0.92")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel(label)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", frameon=False, fontsize=9, ncols=len(labels))
-    figure.savefig(IMAGES / file, dpi=150)
-    plt.close(figure)
+            panel.plot(*zip(*points, strict=True), color=colour, marker=mark, ms=4, lw=width, ls=dash, label=scan)
+        panel.set(xscale="log", yscale="log", title=in_words(method))
+    figure.supylabel(label, fontsize=10.5)
+    low, high = axes[0, 0].get_ylim()
+    if high < 100.0 * low:  # less than two decades: one tick is too few
+        axes[0, 0].set_yticks([0.2, 0.5, 1.0, 2.0, 5.0], [0.2, 0.5, 1, 2, 5])
+        axes[0, 0].minorticks_off()
+    axes[0, 1].tick_params(labelbottom=True)  # the panel below it has no axis
+    for panel in (axes[1, 0], axes[0, 1]):
+        panel.set_xlabel("steps")
+    legend_panel(axes[1, 1], *axes[0, 0].get_legend_handles_labels())
+    save(figure, file)
 
 
 def speedup(rows: list[dict[str, Any]], file: str) -> None:
     """The parallel filter over the recursion on one thread of the same device."""
-    plt = pyplot()
     alone = {r["T"]: r["call ms"] for r in rows if r["scan"] == "one thread"}
-    figure, axes = plt.subplots(figsize=(5.6, 3.9), layout="constrained")
+    figure, axes = panels(1, 1, 4.2)
     for scan in ("ours", "Ladner-Fischer"):
         colour, mark = STYLES[scan]
         filters = [r for r in rows if r["method"] == "PKF" and r["scan"] == scan]
@@ -85,18 +87,14 @@ def speedup(rows: list[dict[str, Any]], file: str) -> None:
         axes.plot(*zip(*points, strict=True), color=colour, marker=mark, label=scan)
         above = scan == "ours"
         for T, x in points:
-            shift = (-8, 5) if above else (8, -13)
-            axes.annotate(f"{x:,.0f}", (T, x), textcoords="offset points", xytext=shift, ha="center", fontsize=8)
+            shift = (-8, 5) if above else (8, -15)
+            axes.annotate(f"{x:,.0f}", (T, x), textcoords="offset points", xytext=shift, ha="center")
     axes.axhline(500, color="0.6", lw=0.9, ls="--")
-    axes.annotate("published for an A100: about 500", (1.2e7, 470), fontsize=8, color="0.35", ha="right", va="top")
+    axes.annotate("published for an\nA100: about 500", (8e2, 530), color="0.35", va="bottom")
     axes.set(xscale="log", yscale="log", xlabel="steps", ylabel="filter: speed over one GPU thread")
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(loc="upper left")
     axes.set_ylim(5.0, 2e4)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(IMAGES / file, dpi=150)
-    plt.close(figure)
+    save(figure, file)
 
 
 def by_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -107,12 +105,13 @@ def by_devices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """All plots of the device."""
+    """All plots of the records."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     rows = record("kalman-cuda")["rows"]
     rows = [r for r in rows if not r["scan"].startswith("chunks")] + [{**r, "scan": "ours"} for r in best_chunks(rows)]
     rows = [r for r in rows if not r["scan"].startswith("JAX")]
-    lines(rows, "graph ms", "ms", "kalman-gpu.png")
+    lines(rows, "graph ms", "milliseconds", "kalman-gpu.png")
     speedup(rows, "kalman-gpu-speedup.png")
     rows = by_devices(record("kalman-two-gpus")["rows"])
-    lines(rows, "ms", "ms", "kalman-two-gpus.png", TWO)
+    lines(rows, "ms", "milliseconds", "kalman-two-gpus.png", TWO)
+    lines(record("kalman-operations")["rows"], "time", OPERATIONS, "kalman-operations.png")

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 import ensemble as en
-from benchmarks.plots import IMAGES, pyplot
+from benchmarks.plots import panels, save
 from ensemble import xp
 
 TIMES = np.linspace(0.0, 6.0, 120)
@@ -29,9 +29,12 @@ def main() -> None:
     )
     study = en.propagate(swing, inputs, 4096, seed=12, progress=False)
     indices = en.sobol_indices(swing, inputs, 4096, seed=11, progress=False)
-    figure, (above, below) = pyplot().subplots(2, 1, figsize=(7.0, 6.0), layout="constrained")
+    figure, (above, below) = panels(2, 1, 6.0)
     study.plot.fan("place", TIMES, ax=above)
     above.set_xlim(TIMES[0], TIMES[-1])
     indices.plot("place", along=TIMES, ax=below)
     below.set_xlabel("time in s")
-    figure.savefig(IMAGES / "sensitivity.png", dpi=130)
+    for axes in (above, below):
+        for text in axes.get_legend().get_texts():
+            text.set_fontsize(10.5)
+    save(figure, "sensitivity.png")

@@ -68,24 +68,24 @@ def draw(path):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    style = {"font.size": 9.5, "axes.titlelocation": "left", "legend.frameon": False}
+    style = {"font.size": 10.5, "axes.titlesize": 10.5, "axes.titlelocation": "left", "legend.frameon": False}
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(13.5, 5.0), layout="constrained")
+        figure = Figure(figsize=(6.4, 10.4), layout="constrained")
         FigureCanvasAgg(figure)
-        grid = figure.add_gridspec(1, 3, width_ratios=(1.25, 1.25, 1.0))
+        grid = figure.add_gridspec(3, 1)
         colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, 5))[:, :3]
         for span in (0, 1):
-            axes = figure.add_subplot(grid[0, span], projection="3d")
+            axes = figure.add_subplot(grid[span], projection="3d")
             for k in range(5):
                 cells = saved_run.distributions[5 * span + k]
                 dots = samples if span == 0 and k == 4 else None
                 gbees.plot_isosurfaces(cells, ax=axes, masses=(0.5, 0.9, 0.99), color=colours[k], samples=dots)
                 axes.plot([], [], [], "s", color=colours[k], label=f"t = {cells.time:g}")
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.03), ncols=5, columnspacing=0.8, handletextpad=0.1)
+            axes.legend(loc="center left", bbox_to_anchor=(1.15, 0.5), handletextpad=0.1)
             axes.set_box_aspect(None, zoom=0.92)
             axes.set_title("Before the measurement; dots: Monte Carlo" if span == 0 else "After the measurement")
         figure.legend(handles=gbees.legend_handles((0.5, 0.9, 0.99)), loc="outside lower left", ncols=3)
-        axes = gbees.plot_cells(saved_run.step_times, saved_run.steps.cells, ax=figure.add_subplot(grid[0, 2]))
+        axes = gbees.plot_cells(saved_run.step_times, saved_run.steps.cells, ax=figure.add_subplot(grid[2]))
         axes.spines[["top", "right"]].set_visible(False)
         axes.yaxis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:,.0f}"))
         axes.axvline(1.0, color="0.5", lw=0.9, ls="--")

@@ -127,15 +127,15 @@ def draw(path):
 
     ground = np.isclose(mesh.points[:, 2], hill(mesh.points[:, 0], mesh.points[:, 1]))
     x, y, z = mesh.points[ground].T / 1e3
-    figure, axes = plt.subplots(2, 1, figsize=(8.6, 7.6), layout="constrained", sharex=True)
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 6.6), layout="constrained", sharex=True)
     for axis, values, title in zip(axes, (mean, deviation), ("mean", "standard deviation"), strict=True):
         micrograms = np.maximum(values[ground], 0.0) * 1e9
         levels = np.linspace(0.0, 1.02 * micrograms.max(), 13)[1:]
         drawn = axis.tricontourf(x, y, micrograms, levels=levels, cmap="cividis_r")
         height = axis.tricontour(x, y, z, levels=[0.1, 0.3, 0.5], colors="0.35", linewidths=0.8)
-        axis.clabel(height, fmt="%.1f km", fontsize=7)
+        axis.clabel(height, fmt="%.1f km", fontsize=9)
         axis.set(ylabel="y, km", ylim=(4.5, 15.5), aspect="equal")
-        axis.set_title(f"{title} of the concentration at the ground after {emitted / 60:.0f} minutes", fontsize=10)
+        axis.set_title(f"{title} of the concentration\nat the ground after {emitted / 60:.0f} minutes", fontsize=10.5)
         axis.spines[["top", "right"]].set_visible(False)
         figure.colorbar(drawn, ax=axis, label="µg/m³", format="%.0f")
     axes[1].set_xlabel("x, km; lines: height of the ground")

@@ -90,9 +90,9 @@ def draw(path):
         axes.plot(years[1:], mean[1:], color=colour, linewidth=1.6, label=label)
 
     with matplotlib.rc_context(style):
-        figure = Figure(figsize=(11.0, 7.0), layout="constrained")
+        figure = Figure(figsize=(6.4, 13.0), layout="constrained")
         FigureCanvasAgg(figure)
-        (upper, gaps), (likelihood, lower) = figure.subplots(2, 2)
+        upper, gaps, likelihood, lower = figure.subplots(4, 1)
         for axes in (upper, gaps, lower):
             axes.plot(years[~gone], volume[~gone], ".", color=ink, markersize=4, label="observed")
             axes.set(xlim=(1868, 1973), ylim=(430, 1430), ylabel="discharge, $10^8$ m³ a year")
@@ -108,7 +108,7 @@ def draw(path):
         drawn = likelihood.contour(
             *deviations, surface, levels=levels, cmap="Blues", linewidths=1.3, vmin=levels[0] - 15
         )
-        likelihood.clabel(drawn, fmt=lambda v: f"{v - surface.max():.1f}", fontsize=8)
+        likelihood.clabel(drawn, fmt=lambda v: f"{v - surface.max():.1f}", fontsize=9.5)
         likelihood.plot(*np.sqrt(fit.estimate), "o", color=orange, label="maximum likelihood")
         likelihood.errorbar(*np.sqrt(fit.estimate), *(fit.standard_errors / (2 * np.sqrt(fit.estimate)))[::-1],
                             color=orange, linewidth=1.2, label="± one standard error")  # fmt: skip
@@ -119,7 +119,7 @@ def draw(path):
         lower.axvline(1898.5, color=orange, linewidth=1.0, linestyle=(0, (4, 3)))
         lower.set_title(f"The level falls by {fall.mean():.0f} ± {fall.std():.0f} around 1899")
         for axes in (upper, gaps, likelihood, lower):
-            axes.legend(loc="upper right", fontsize=8.5, frameon=True, framealpha=0.85, edgecolor="none")
+            axes.legend(loc="upper right", frameon=True, framealpha=0.85, edgecolor="none")
         figure.savefig(path, dpi=130)
 
 

@@ -70,11 +70,11 @@ def report():
 def draw(path):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.0, 4.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    result.plot.hist(ax=left)
-    left.set_xlabel("mass flow (kg/s)")
-    indices.plot(ax=right)
+    figure = Figure(figsize=(6.4, 7.2), layout="constrained")
+    upper, lower = figure.subplots(2, 1)
+    result.plot.hist(ax=upper)
+    upper.set_xlabel("mass flow (kg/s)")
+    indices.plot(ax=lower)
     figure.savefig(path, dpi=150)
 
 

@@ -94,10 +94,10 @@ def report():
 def draw(path):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12.0, 6.4), layout="constrained")
+    figure = Figure(figsize=(6.4, 8.6), layout="constrained")
     parts = [
-        ("temperature (K): mean", result.mean("T"), "inferno", None),
-        ("temperature (K): standard deviation", result.std("T"), "inferno", None),
+        ("temperature (K):\nmean", result.mean("T"), "inferno", None),
+        ("temperature (K):\nstandard deviation", result.std("T"), "inferno", None),
     ]
     first = np.where(result.std("T") > 1e-9, indices.first["T"], np.nan)
     words = {"conductivity": "the conductivity", "flux": "the heat flux at the hole", "side": "the left side"}
@@ -105,16 +105,16 @@ def draw(path):
         (f"share of the variance:\n{words[name]}", first[k], "cividis", (0.0, 1.0))
         for k, name in enumerate(indices.inputs)
     ]
-    for ax, (title, values, colors, limits) in zip(figure.subplots(2, 3).flat, parts, strict=False):
+    for ax, (title, values, colors, limits) in zip(figure.subplots(3, 2).flat, parts, strict=False):
         low, high = limits or (None, None)
         drawn = ax.tripcolor(*nodes.T, triangles, values, shading="gouraud", cmap=colors, vmin=low, vmax=high)
         figure.colorbar(drawn, ax=ax)
         ax.set(aspect="equal", xticks=[], yticks=[])
-        ax.set_title(title, fontsize=10)
+        ax.set_title(title, fontsize=10.5)
         ax.spines[:].set_visible(False)
     last = figure.axes[5]
     result.plot.hist("hottest", ax=last)
-    last.legend(loc="upper center", bbox_to_anchor=(0.5, 1.2), ncols=2, frameon=False, fontsize=8)
+    last.legend(loc="upper center", bbox_to_anchor=(0.5, 1.45), frameon=False)
     last.set_xlabel("hottest place (K)")
     last.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)

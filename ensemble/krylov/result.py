@@ -12,6 +12,9 @@ from ensemble.linalg.outcomes import SolveError, Status
 
 __all__ = ["SolveError", "SolveResult", "Status", "TracedResult"]
 
+KRYLOV = ("cg", "bicgstab", "gmres", "minres")
+"""Solvers with a preconditioner."""
+
 
 @dataclass(frozen=True)
 class SolveResult:
@@ -101,7 +104,8 @@ class SolveResult:
     def _advice(self, failed: np.ndarray) -> str:
         """What to do about the samples that failed; with a space before it."""
         if not (self.status[failed] == Status.stagnated).any():
-            return ""
+            late = (self.status[failed] == Status.max_iterations).any() and self.solver in KRYLOV
+            return " Give it a better preconditioner M, or take ensemble.krylov.direct." if late else ""
         return " A residual that stagnated is as small as rounding allows: ask for no smaller rtol or atol."
 
 

@@ -99,7 +99,8 @@ def mismatch(*operands: Any) -> ValueError | None:
 
 def shape_error(*operands: Any) -> ValueError | None:
     """The error to raise where the visible shapes of operands do not broadcast."""
-    arrays = [x for x in operands if isinstance(x, Operators) or is_array(x)]
+    arrays = [np.asarray(x) if isinstance(x, list | tuple) else x for x in operands]
+    arrays = [x for x in arrays if isinstance(x, Operators) or is_array(x)]
     try:
         np.broadcast_shapes(*(tuple(x.shape) for x in arrays))
         return None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import kind_of, message, require
+from ensemble._check import kind_of, message, require, unread
 from ensemble._files import write_arrays
 from ensemble.scalar.ensemble import Ensemble
 
@@ -81,6 +81,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     ------
     ValueError
         If the file holds no ensemble.
+    OSError
+        If there is no such file, or it cannot be read.
 
     Examples
     --------
@@ -91,6 +93,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     array([1., 2.])
     """
     path, states = path_of(path, "load"), dict[str, dict[str, np.ndarray]]()
+    try:
+        open(path, "rb").close()
+    except OSError as error:
+        raise unread(error, "load", path) from None
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             for key in file.files:

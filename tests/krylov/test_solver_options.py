@@ -53,7 +53,7 @@ def test_float32_stays_float32(solve, rng):
 def test_no_iterations_allowed(solve):
     result = solve(gallery.poisson((4,)), np.ones(4), max_iterations=0)
     assert result.status[0] == Status.max_iterations and not result.x.any()
-    with pytest.raises(SolveError, match="1 of 1 samples did not converge in 0 iterations"):
+    with pytest.raises(SolveError, match=r"1 of 1 samples did not converge in 0 iterations.*preconditioner M"):
         result.raise_if_failed()
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ensemble._command.running_options import LIMITS
 from ensemble._command.shared.ranks import require_one_process
-from ensemble._command.shared.sources import raised_in, reject_unknown, toml_table
+from ensemble._command.shared.sources import reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read, table
 from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
 from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.run import ADVICE
-from ensemble.uq.inputs.samples import UnknownInputError
 
 __all__ = [
     "Analysis",
@@ -25,7 +23,6 @@ __all__ = [
     "options_of",
     "read_analysis",
     "require_no_options",
-    "told_in_one_line",
 ]
 
 Kinds = Mapping[str, Callable[[Any], Any]]
@@ -91,18 +88,6 @@ def options_of(options: argparse.Namespace, kinds: Kinds) -> dict[str, Any]:
 def inputs_named(options: argparse.Namespace) -> Any:
     """The inputs of the TOML file that ``-c`` names; None without it."""
     return None if options.config is None else read_configuration(options.config)[1]
-
-
-@contextlib.contextmanager
-def told_in_one_line(source: str) -> Iterator[None]:
-    """Raise errors of the user's file again as one line that names it."""
-    try:
-        yield
-    except (ValueError, TypeError, OSError, UnknownInputError) as error:
-        told = raised_in(source, error)
-        if told is None:
-            raise
-        raise ValueError(" ".join([told, *(f"({note})" for note in getattr(error, "__notes__", []))])) from error
 
 
 def require_no_options(options: argparse.Namespace, names: Mapping[str, str], where: str) -> None:

@@ -17,10 +17,10 @@ from ensemble._command.study.analyses import (
     options_of,
     read_analysis,
     require_no_options,
-    told_in_one_line,
 )
 from ensemble._command.study.origin import Origin
 from ensemble._command.study.report import plain
+from ensemble._command.study.user_errors import told_in_one_line
 from ensemble.uq.study.stored_study import open_with_inputs
 
 __all__ = ["run"]

@@ -81,7 +81,10 @@ class Origin:
 
         With `once` a file that is there stays: jobs of one study write it at the same time.
         """
-        file_of(store).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file_of(store).parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise ValueError(f"--store must be a new folder; got the file {store}.") from None
         digests = {str(file): digest_of(file) for file in self.files()}
         contents = {**asdict(self), "digests": digests}
         contents["signature"] = signature(contents, key(make=True))

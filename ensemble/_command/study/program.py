@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,7 @@ def reader_from(where: str, given: Any, base: Path) -> Any:
         return object_in(reference, base)
     if "file" not in given:
         raise ValueError(f"{where} must have the key file or function; got {', '.join(given) or 'nothing'}.")
+    reject_unknown(where, given, {field.name for field in dataclasses.fields(uq.FromFile)})
     table = dict(given)
     if isinstance(table.get("column"), str) and table["column"].isdecimal():
         table["column"] = int(table["column"])

@@ -12,8 +12,9 @@ import numpy as np
 from ensemble import uq
 from ensemble._command.running_options import LIMITS
 from ensemble._command.shared import toml_values as kinds
-from ensemble._command.study.analyses import is_store, options_of, read_analysis, require_no_options, told_in_one_line
+from ensemble._command.study.analyses import is_store, options_of, read_analysis, require_no_options
 from ensemble._command.study.report import plain
+from ensemble._command.study.user_errors import told_in_one_line
 
 __all__ = ["run"]
 

@@ -9,14 +9,13 @@ from typing import Any
 from ensemble import uq
 from ensemble._command.running_options import LIMITS, retry_failed
 from ensemble._command.shared.ranks import require_one_process
-from ensemble._command.shared.sources import raised_in
 from ensemble._command.study.configuration import model_and_study
 from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.origin import Origin
 from ensemble._command.study.program import program_options
 from ensemble._command.study.report import as_json
+from ensemble._command.study.user_errors import told_in_one_line
 from ensemble._progress import say
-from ensemble.uq.inputs.samples import UnknownInputError
 
 __all__ = ["ADVICE", "carry_out", "run"]
 
@@ -74,10 +73,11 @@ def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse
     """Run the study, print its statistics, and return the exit status."""
     executor = chosen.pop("workers", None)
     try:
-        result = uq.propagate(
-            model, inputs, chosen.pop("n", None), store=options.store, resume=resume, progress=not options.quiet,
-            executor=executor, **chosen,
-        )  # fmt: skip
+        with told_in_one_line(options.model):
+            result = uq.propagate(
+                model, inputs, chosen.pop("n", None), store=options.store, resume=resume, progress=not options.quiet,
+                executor=executor, **chosen,
+            )  # fmt: skip
     except KeyboardInterrupt as interruption:
         found = getattr(interruption, "result", None)
         if getattr(options, "part", None) is not None:
@@ -93,11 +93,6 @@ def carry_out(model: Any, inputs: Any, chosen: dict[str, Any], options: argparse
             say(f"{options.prog}: interrupted: the statistics are those of {found.n_done} of {found.n} samples")
             return 130
         raise
-    except (ValueError, TypeError, OSError, UnknownInputError) as error:  # which the command tells in one line
-        told = raised_in(options.model, error)
-        if told is None:
-            raise
-        raise ValueError(" ".join([told, *(f"({note})" for note in getattr(error, "__notes__", []))])) from error
     print_result(result, options)
     return 1 if result.n_failed or result.target_met is False else 0
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from ensemble import uq
 from ensemble._command.shared import toml_values as kinds
-from ensemble._command.study.analyses import inputs_named, is_store, read_analysis, require_no_options, told_in_one_line
+from ensemble._command.study.analyses import inputs_named, is_store, read_analysis, require_no_options
 from ensemble._command.study.report import plain
+from ensemble._command.study.user_errors import told_in_one_line
 
 __all__ = ["run"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._check import host_array, kind_of, message, require, require_type, require_unmasked
+from ensemble._check import host_array, kind_of, message, require, require_type, require_unmasked, unread
 from ensemble._optional import advice_for, optional
 from ensemble.scalar import Ensemble, sample_mean, sample_std
 
@@ -49,7 +49,7 @@ def read_tets(path: str | Path) -> FileContents:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise type(error)(message(function, "path", "be a file to read", f"{path} ({error.strerror})")) from None
+        raise unread(error, function, path) from None
     with _quiet() as said:
         try:
             mesh = meshio.read(path)

@@ -158,6 +158,9 @@ def where(m: Any, a: Any, b: Any) -> Any:
     array([1., 2., 0.])
     """
     xp = _namespace_of(m, a, b)
+    for name, value in (("a", a), ("b", b)):
+        if value is None or isinstance(value, str | bytes):
+            raise TypeError(message("where", name, "be an Ensemble, an array or a number", kind_of(value)))
     if _is_plain(m):
         m = xp.asarray(_plain_mask(m, "where", "m"))
     if _is_plain(a) and _is_plain(b):

@@ -100,7 +100,10 @@ def clip(ns: EnsembleNamespace, x: Array, /, min: Any = None, max: Any = None) -
     if n_samples > x.n_samples:
         samples = ns.base.broadcast_to(samples, (*x.shape, n_samples))
     limits = [None if limit is None else _samples(samples, limit, "clip") for limit in (min, max)]
-    return wrap(packed(ns.base.clip(samples, *limits)), sample_set)
+    try:
+        return wrap(packed(ns.base.clip(samples, *limits)), sample_set)
+    except Exception as error:
+        raise shape_error(x, min, max) or error from None
 
 
 def where(ns: EnsembleNamespace, condition: Array, x1: Array, x2: Array, /) -> Ensemble:
@@ -109,7 +112,10 @@ def where(ns: EnsembleNamespace, condition: Array, x1: Array, x2: Array, /) -> E
     samples_of("where", condition, x1, x2)
     sample_set = set_of(condition, x1, x2)
     a, b = promoted(*(_samples(condition.samples, value, "where") for value in (x1, x2)))
-    return wrap(ns.base.where(condition.samples, a, b), sample_set)
+    try:
+        return wrap(ns.base.where(condition.samples, a, b), sample_set)
+    except Exception as error:
+        raise shape_error(condition, x1, x2) or error from None
 
 
 def _samples(samples: Array, value: Any, name: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._check import array_of, message, one_of, require
+from ensemble._check import array_of, check_level, message, one_of, require
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Namespace, PlainArray, Values
 from ensemble.scalar.ensemble import Ensemble
@@ -237,9 +237,7 @@ def sample_confidence_interval(x: Ensemble, level: float = 0.95) -> ConfidenceIn
     from scipy.special import stdtrit
 
     xp, samples, weights = weighed(x, "sample_confidence_interval", ordered=True)
-    require(
-        0.0 < level < 1.0, "sample_confidence_interval", "level", "be in (0, 1)", level, "Divide percentages by 100."
-    )
+    level = check_level(level, "sample_confidence_interval")
     mean = sample_mean(x)
     if x.is_shared:
         return ConfidenceInterval(mean, mean)

@@ -28,6 +28,9 @@ PRIORS = ("inputs", "flat")
 BLOCK = 64
 """Steps whose random numbers are drawn at once, from a generator of their own."""
 
+APART, MANY_STEPS = 2.0, 1000
+"""R-hat after so many steps, from which on chains are at different places, and more steps are no advice."""
+
 
 @dataclass(frozen=True)
 class McmcResult(AlgorithmResult):
@@ -121,10 +124,15 @@ class McmcResult(AlgorithmResult):
         )
 
     def _advice(self) -> str:
-        """How many steps there should be, for chains that are too short; the time of short chains is too small."""
+        """How many steps there should be, for chains that are too short; the time of short chains is too small.
+
+        Chains that are far apart need another start: they may stay for long where the likelihood is flat.
+        """
         longest = float(np.max(self.autocorrelation_time, initial=0.0))
         if self.status != "short" or not np.isfinite(longest):
             return ""
+        if self.n_steps >= MANY_STEPS and APART < np.max(self.r_hat, initial=0.0) < np.inf:
+            return "\nchains stay apart: start= others about the point of the highest log_density"
         share = self.n_steps / max(self.n_steps - self.burn_in, 1)
         more = 100 * math.ceil(max(1.2 * share * STEPS_PER_TIME * longest, 1.5 * self.n_steps) / 100)
         return f"\ntoo short to be trusted: start=result goes on with the chains, to about {more:,} steps"

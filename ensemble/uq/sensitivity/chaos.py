@@ -9,7 +9,17 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._blas import one_blas_thread
-from ensemble._check import integer, kind_of, message, one_of, positive, random_generator, require, warn_caller
+from ensemble._check import (
+    check_level,
+    integer,
+    kind_of,
+    message,
+    one_of,
+    positive,
+    random_generator,
+    require,
+    warn_caller,
+)
 from ensemble._keywords import explains_calls
 from ensemble.scalar import Ensemble, sample_var
 from ensemble.uq.inputs.inputs import Inputs
@@ -20,7 +30,6 @@ from ensemble.uq.sensitivity.chaos_expansion import ChaosExpansion
 from ensemble.uq.sensitivity.observations import observations
 from ensemble.uq.sensitivity.sparse_terms import chosen_terms, nested_error
 from ensemble.uq.study.declared import Outputs
-from ensemble.uq.study.intervals import check_level
 from ensemble.uq.study.study_result import UqResult
 
 __all__ = ["chaos"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, kind_of, message, one_of, require
+from ensemble._check import check_level, integer, kind_of, message, one_of, require
 from ensemble._keywords import explains_calls
 from ensemble.scalar.plain_arrays import masked_as_nan
 from ensemble.uq.inputs.samples import InputSamples
@@ -17,7 +17,6 @@ from ensemble.uq.sensitivity.indices import SensitivityIndices
 from ensemble.uq.sensitivity.observations import components_of, observations
 from ensemble.uq.store.axes import default_names
 from ensemble.uq.study.declared import Outputs
-from ensemble.uq.study.intervals import check_level
 from ensemble.uq.study.outputs import named_outputs
 from ensemble.uq.study.study_result import UqResult
 

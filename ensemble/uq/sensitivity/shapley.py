@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ensemble._check import integer
+from ensemble._check import check_level, integer
 from ensemble._keywords import explains_calls
 from ensemble._typing import Executor
 from ensemble.uq.inputs.inputs import Inputs
@@ -18,7 +18,6 @@ from ensemble.uq.sensitivity.rows import PermutedRows
 from ensemble.uq.sensitivity.shapley_sums import ShapleySums
 from ensemble.uq.sensitivity.sobol_indices import random_inputs
 from ensemble.uq.study.declared import Outputs
-from ensemble.uq.study.intervals import check_level
 
 __all__ = ["shapley_effects", "sums_of_rows"]
 

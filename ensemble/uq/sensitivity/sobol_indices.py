@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ensemble._check import integer, kind_of, message, require
+from ensemble._check import check_level, integer, kind_of, message, require
 from ensemble._keywords import explains_calls
 from ensemble._typing import Executor
 from ensemble.uq.inputs.inputs import Inputs
@@ -17,7 +17,6 @@ from ensemble.uq.sensitivity.row_plan import run_rows
 from ensemble.uq.sensitivity.rows import PickFreezeRows
 from ensemble.uq.sensitivity.sobol_sums import PairSums, SobolSums
 from ensemble.uq.study.declared import Outputs
-from ensemble.uq.study.intervals import check_level
 
 __all__ = ["random_inputs", "require_independent", "sobol_indices"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import message
+from ensemble._check import check_level, message
 from ensemble._keywords import explains_calls
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.samplers.stored import sampler_of_description
@@ -21,7 +21,6 @@ from ensemble.uq.sensitivity.sobol_sums import PairSums, SobolSums
 from ensemble.uq.store.anywhere import open_store
 from ensemble.uq.store.axes import AXES
 from ensemble.uq.study.declared import Outputs
-from ensemble.uq.study.intervals import check_level
 from ensemble.uq.study.stored_study import StoredStudy
 
 __all__ = ["open_indices"]

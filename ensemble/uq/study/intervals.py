@@ -7,25 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import require
 from ensemble.scalar.statistics.moments import effective_count
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval, tail_factor
 
 __all__ = [
-    "binomial", "check_level", "is_independent", "jump_of", "order_statistics", "quantile_of_units",
+    "binomial", "is_independent", "jump_of", "order_statistics", "quantile_of_units",
     "share_of_units", "skewed", "standard_error", "student", "unseen", "values_interval", "variance",
 ]  # fmt: skip
 
 
 TWO_GROUPS = 0.8
 """Share of the variance from which on a split of the samples makes two groups."""
-
-
-def check_level(level: Any, function: str) -> float:
-    """`level` as a float in (0, 1)."""
-    good = isinstance(level, (int, float)) and 0.0 < level < 1.0
-    require(good, function, "level", "be a number in (0, 1)", repr(level), "Divide percentages by 100.")
-    return float(level)
 
 
 def student(mean: Any, std: Any, n: float, level: float) -> ConfidenceInterval:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from ensemble._check import message, one_of, real_array, require
+from ensemble._check import check_level, message, one_of, real_array, require
 from ensemble.scalar import (
     Ensemble,
     Moments,
@@ -31,7 +31,6 @@ from ensemble.uq.study.failures import Failures, failures_by_reason
 from ensemble.uq.study.histograms import Histograms
 from ensemble.uq.study.intervals import (
     binomial,
-    check_level,
     is_independent,
     jump_of,
     order_statistics,

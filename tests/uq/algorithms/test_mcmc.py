@@ -144,7 +144,9 @@ def test_chains_between_two_far_modes_are_not_called_converged():
     result = mcmc(
         lambda x: Ensemble(-0.5 * (np.abs(x.samples[0]) - 30.0) ** 2), 1, 200, start=start, prior="flat", seed=1009
     )
-    assert result.status == "short"
+    assert result.status == "short" and "goes on with the chains" in repr(result)
+    longer = mcmc(lambda x: Ensemble(-0.5 * (np.abs(x.samples[0]) - 30.0) ** 2), 1, 800, start=result)
+    assert repr(longer).endswith("chains stay apart: start= others about the point of the highest log_density")
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 3])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ensemble.uq.study.intervals import binomial, check_level, order_statistics, student
+from ensemble._check import check_level
+from ensemble.uq.study.intervals import binomial, order_statistics, student
 
 
 def test_student_is_scipys():
