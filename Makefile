@@ -13,8 +13,9 @@ format:  ## rewrite the sources in the project's style
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-test:  ## the CPU test suite, on all cores
-	$(PYTHON) -m pytest -n auto --dist worksteal -m "not slow and not cuda"
+test:  ## the CPU test suite, on all cores; what failed runs again, to show the values in its assertions
+	$(PYTHON) -m pytest -n auto --dist worksteal --assert=plain -m "not slow and not cuda" \
+		|| { $(PYTHON) -m pytest --last-failed --last-failed-no-failures none; exit 1; }
 
 test-slow:  ## the longer checks too: 64^3 meshes, many Hypothesis examples
 	ENSEMBLE_TEST_EVERY_WIDTH=1 $(PYTHON) -m pytest -m "not cuda"
