@@ -26,9 +26,7 @@ from tests.uq.store.trees import tree
 LIBRARY = str(Path(en.__file__).parent)
 
 QUICK = (
-    "kalman_filter, one series", "OnlineFilter, one series", "ode.solve, rk4", "ode.gradient", "direct",
-    "Factorization, update and solve", "WarmStart", "Gbees", "RecordedRun, resumed", "mcmc",
-    "propagate, resumed from its store",
+    "OnlineFilter, one series", "direct", "ode.solve, rk4", "WarmStart", "Gbees", "propagate, resumed from its store",
 )  # fmt: skip
 
 

@@ -110,6 +110,7 @@ def test_dependent_inputs_have_indices():
     np.testing.assert_allclose(found.first["y"], [1.0, 0.81], atol=0.03)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_first_index_about_as_often_as_they_say():
     inside = []
     for seed in range(60):
