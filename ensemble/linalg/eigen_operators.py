@@ -126,7 +126,7 @@ class Pencil:
                 self.factors = factors
 
     def _semidefinite(self, factors: Factorization | None, allowed: bool) -> np.ndarray:
-        """Samples whose M is singular, up to rounding, and has no negative eigenvalue; where these are `allowed`."""
+        """Find samples whose M is singular up to rounding without a negative eigenvalue; none unless `allowed`."""
         if factors is None or not allowed or self.M is None:
             return np.zeros(1, bool)
         rounding = float(np.finfo(self.A.dtype).eps) * self.norm_M

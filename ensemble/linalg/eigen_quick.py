@@ -144,7 +144,7 @@ class QuickSearch(ProductSearch):
     def _comes_nearer(
         self, own: np.ndarray, shifts: np.ndarray, below: np.ndarray, process: Lanczos, which: np.ndarray
     ) -> np.ndarray:
-        """Samples of `which` whose shifts lie far beyond the end, which is noted for the next one."""
+        """Find samples of `which` whose shifts lie far beyond the end of the spectrum; note the end for later."""
         outside = which & ((below == 0) | (below == self.n))
         if not (self.may_move and outside.any()):
             return np.zeros(own.size, bool)
