@@ -84,11 +84,26 @@ def beyond_each_value_once(items):
     return left
 
 
+EMULATED = {
+    "tests/apps/fem/test_form_cuda.py": ("test_device_code_gives_the_values_of_the_cpu",),
+    "tests/apps/gbees/test_cuda_engine.py": ("test_every_option_gives_the_cells_of_the_array_engine",),
+    "tests/apps/kalman/test_cuda_source.py": ("test_the_recursion_has_the_bits_of_the_cpu",),
+    "tests/krylov/test_device.py": ("test_conjugate_gradients_have_the_bits_of_the_host_loop",),
+    "tests/krylov/test_replays.py": ("test_later_solves_are_replayed_with_the_bits_of_first_ones",),
+    "tests/linalg/test_bands_device.py": ("test_bands_have_the_bits_of_the_cpu",),
+    "tests/linalg/test_factorization_device.py": ("test_every_form_has_the_bits_of_the_cpu",),
+}
+"""Modules that `make test-emulated` runs, on the emulator of CUDA, but for the tests that `make test` runs, too."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Mark the cases of `slow_cases.txt`. A line that names no case is an error, and a test without other cases too."""
     by_test = {}
     for item in items:
+        module, _, name = item.nodeid.partition("[")[0].partition("::")
+        if name not in EMULATED.get(module, (name,)) and not item.get_closest_marker("cuda"):
+            item.add_marker(pytest.mark.emulated)
         by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     whole = not config.option.keyword and not any("::" in argument for argument in config.args)
     lines = slow_cases()

@@ -18,7 +18,8 @@ from ensemble._compile.numba import compiled_arrays
 from ensemble.apps import kalman
 from ensemble.gallery import poisson
 from ensemble.krylov import WarmStart
-from ensemble.linalg import CrsMatrix, Factorization, triangular_factors
+from ensemble.linalg import CrsMatrix, Factorization
+from ensemble.linalg.factorizations import triangular_factors
 from tests.interrupt_cases import CASES, Job, begun, leaves, linear, quiet, same
 from tests.interrupts_hunt import hunt, until_heard
 from tests.uq.store.trees import tree
