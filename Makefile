@@ -13,8 +13,12 @@ format:  ## rewrite the sources in the project's style
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-test:  ## the CPU test suite, on all cores
-	$(PYTHON) -m pytest -n auto --dist worksteal -m "not slow and not cuda"
+test:  ## the CPU test suite, on all cores; what failed runs again, to show the values in its assertions
+	$(PYTHON) -m pytest -n auto --dist worksteal --assert=plain -m "not slow and not cuda and not emulated" \
+		|| { $(PYTHON) -m pytest --last-failed --last-failed-no-failures none; exit 1; }
+
+test-emulated:  ## kernels of a device on the emulator of CUDA, beyond one test of each kind
+	$(PYTHON) -m pytest -n auto --dist worksteal -m "emulated and not slow"
 
 test-slow:  ## the longer checks too: 64^3 meshes, many Hypothesis examples
 	ENSEMBLE_TEST_EVERY_WIDTH=1 $(PYTHON) -m pytest -m "not cuda"
@@ -144,5 +148,5 @@ conda:  ## the conda package and its tests, from a channel of wheels at CONDA (P
 		channel=['file://$(CONDA)/channel'], output_dir='$(CONDA)/out')"
 	ls $(CONDA)/out/noarch/*.conda
 
-.PHONY: help lint format test test-slow test-lowest test-newest test-libraries rough test-gpu conformance support bench asv-check \
-	docs docs-links docs-links-inside docs-tour asv-pages asv-history dist conda
+.PHONY: help lint format test test-emulated test-slow test-lowest test-newest test-libraries rough test-gpu conformance \
+	support bench asv-check docs docs-links docs-links-inside docs-tour asv-pages asv-history dist conda

@@ -24,7 +24,7 @@ from benchmarks.common import SEED, EnsembleBenchmark, add_options_of_matrices, 
 from benchmarks.direct_peers import Klu, Splu
 from ensemble.krylov import direct
 from ensemble.linalg import CrsMatrix, Factorization
-from ensemble.linalg.sequences import exchanged_together
+from ensemble.linalg.factorizations.sequences import exchanged_together
 
 FILES = ("rajat19", "west0479", "bp_1200", "hangGlider_2", "bayer10")
 """Rajat/rajat19, HB/west0479, HB/bp_1200, VDOL/hangGlider_2, Grund/bayer10."""

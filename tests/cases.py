@@ -17,7 +17,7 @@ from ensemble._kernels.sparse.product_graphs import product_graph, slab_tasks, t
 from ensemble.apps.fem import HexMesh, elements
 from ensemble.apps.fem.discretization import upper_graph
 from ensemble.linalg import CrsGraph
-from ensemble.linalg.orderings import elimination_of, filled_graph
+from ensemble.linalg.factorizations.orderings import elimination_of, filled_graph
 from ensemble.multigrid.gauss_seidel import colours_of
 
 

@@ -15,6 +15,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import numpy as np
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 from ensemble._compile import numba
@@ -58,16 +59,60 @@ def slow_cases():
     return {line: re.compile(re.escape(line).replace(r"\*", ".*")) for line in lines if line.startswith("tests/")}
 
 
+def values_of_parameters(item):
+    """Return what an item has of each list of values of its test, each with the values of its fixtures."""
+    lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    lists = [names.replace(" ", "").split(",") if isinstance(names, str) else list(names) for names in lists]
+    values = {name: id(value) for name, value in item.callspec.params.items()}  # lists are walked, not copied
+    fixtures = tuple(sorted(values.items() - {(name, values[name]) for names in lists for name in names}))
+    return {(*names, *(values[name] for name in names), fixtures) for names in lists}
+
+
+def beyond_each_value_once(items):
+    """Return the cases of a test that are left where each value of each parameter is taken once.
+
+    Parameters of fixtures, such as array libraries, keep all their values with each of the cases that stay.
+    """
+    left = [item for item in items if not item.get_closest_marker("slow")]
+    seen, values = set(), {item: values_of_parameters(item) for item in left}
+    while left:
+        best = max(left, key=lambda item: len(values[item] - seen))
+        if not values[best] - seen:
+            break
+        seen |= values[best]
+        left.remove(best)
+    return left
+
+
+EMULATED = {
+    "tests/apps/fem/test_form_cuda.py": ("test_device_code_gives_the_values_of_the_cpu",),
+    "tests/apps/gbees/test_cuda_engine.py": ("test_every_option_gives_the_cells_of_the_array_engine",),
+    "tests/apps/kalman/test_cuda_source.py": ("test_the_recursion_has_the_bits_of_the_cpu",),
+    "tests/krylov/test_device.py": ("test_conjugate_gradients_have_the_bits_of_the_host_loop",),
+    "tests/krylov/test_replays.py": ("test_later_solves_are_replayed_with_the_bits_of_first_ones",),
+    "tests/linalg/test_bands_device.py": ("test_bands_have_the_bits_of_the_cpu",),
+    "tests/linalg/test_factorization_device.py": ("test_every_form_has_the_bits_of_the_cpu",),
+}
+"""Modules that `make test-emulated` runs, on the emulator of CUDA, but for the tests that `make test` runs, too."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Mark the cases of `slow_cases.txt`. A line that names no case is an error, and a test without other cases too."""
     by_test = {}
     for item in items:
+        module, _, name = item.nodeid.partition("[")[0].partition("::")
+        if name not in EMULATED.get(module, (name,)) and not item.get_closest_marker("cuda"):
+            item.add_marker(pytest.mark.emulated)
         by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     whole = not config.option.keyword and not any("::" in argument for argument in config.args)
-    for line, expression in slow_cases().items():
+    lines = slow_cases()
+    for line in sorted(lines, key=lambda line: "[" not in line):  # whole tests last: of what single lines leave
         cases = by_test.get(line.partition("[")[0], [])
-        chosen = [item for item in cases if expression.fullmatch(item.nodeid)]
+        if "[" in line:
+            chosen = [item for item in cases if lines[line].fullmatch(item.nodeid)]
+        else:
+            chosen = beyond_each_value_once(cases)
         for item in chosen:
             item.add_marker(pytest.mark.slow)
         if whole and cases and (not chosen or all(item.get_closest_marker("slow") for item in cases)):
@@ -83,6 +128,19 @@ def pytest_collection_finish():
 def pytest_sessionfinish():
     """Take compiled functions out of the last collection of garbage."""
     gc.freeze()
+
+
+def pytest_runtest_protocol(item, nextitem):
+    """Send of a test that passes one report, not three: a message from a worker takes as long as many a test."""
+    if not hasattr(item.config, "workerinput") or item.config.option.durations:
+        return None
+    about = {"nodeid": item.nodeid, "location": item.location}
+    item.ihook.pytest_runtest_logstart(**about)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(**about)
+    return True
 
 
 @pytest.fixture(scope="module", autouse=True)

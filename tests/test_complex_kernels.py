@@ -12,7 +12,7 @@ from ensemble._kernels.direct.by_tiles import factorized_tiles, has_tiles
 from ensemble._kernels.sparse.complex_numbers import magnitudes, quotients, times
 from ensemble.gallery import poisson
 from ensemble.linalg import CrsMatrix
-from ensemble.linalg.factorization import planned
+from ensemble.linalg.factorizations.factorization import planned
 from tests import nvrtc
 from tests.cases import CASES, SEED, SUMS_DIFFER, rebuilt, results, tolerance
 

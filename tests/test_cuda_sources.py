@@ -201,6 +201,7 @@ def test_a_whole_solve_agrees_with_the_cpu(n_samples, request):
     np.testing.assert_allclose(got.residual_norms, expected.residual_norms, rtol=1e-4)
 
 
+@pytest.mark.emulated
 @pytest.mark.parametrize("n_samples, smoother", [(1, Chebyshev()), (5, Chebyshev()), (3, Jacobi())])
 def test_a_whole_solve_with_blocks_agrees_with_the_cpu(n_samples, smoother, request):
     A, b = block_problem(n_samples)
@@ -212,6 +213,7 @@ def test_a_whole_solve_with_blocks_agrees_with_the_cpu(n_samples, smoother, requ
     np.testing.assert_allclose(got.x.samples, expected.x.samples, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.emulated
 def test_a_solve_with_strength_and_gauss_seidel_agrees_with_the_cpu(request):
     A, b = problem(3)
     options = {"coarse_size": 60, "smoother": GaussSeidel(), "strength": 0.05, "improve_candidates": 2}
@@ -234,6 +236,7 @@ def test_scalars_on_the_device_change_no_bit(as_device, monkeypatch):
     np.testing.assert_array_equal(by_device.iterations, by_host.iterations)
 
 
+@pytest.mark.emulated
 def test_a_sample_on_the_device_is_its_own_scalar_run(as_device):
     A, b = problem(5)
     b.samples[:, 1] *= 1e-9
@@ -247,6 +250,7 @@ def test_a_sample_on_the_device_is_its_own_scalar_run(as_device):
         np.testing.assert_array_equal(together.x.samples[:, i], alone.x.samples[:, 0])
 
 
+@pytest.mark.emulated
 def test_finished_samples_are_taken_out_on_the_device(as_device, monkeypatch):
     """Narrowing in mid-solve changes no bit."""
     A, b = problem(6)
@@ -261,6 +265,7 @@ def test_finished_samples_are_taken_out_on_the_device(as_device, monkeypatch):
     np.testing.assert_array_equal(narrowed.residual_norms, whole.residual_norms)
 
 
+@pytest.mark.emulated
 @pytest.mark.parametrize("solve", [bicgstab, gmres, lambda *args, **options: gmres(*args, restart=6, **options)])
 def test_nonsymmetric_solvers_run_on_the_device_kernels(solve, request):
     A, b = nonsymmetric(60, 5, seed=50231), np.random.default_rng(80917).standard_normal((60, 5))

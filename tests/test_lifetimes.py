@@ -170,7 +170,7 @@ from ensemble.krylov import cg
 from ensemble.multigrid import smoothed_aggregation
 from ensemble._compile import kept_memory
 
-A = poisson((40, 40), n_samples=32)
+A = poisson((40, 40), n_samples=4)
 M = smoothed_aggregation(A)
 result = cg(A, np.ones(1600), M=M)
 inputs = en.Inputs(a=stats.norm())

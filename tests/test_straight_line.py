@@ -95,7 +95,7 @@ def meant(program, written, values):
 
 
 # Each example is compiled.
-@settings(max_examples=examples(12), deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=examples(6), deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(programs(), st.integers(0, 2**32 - 1))
 def test_registers_and_lanes_change_no_bit(case, seed):
     program, written, groups = case

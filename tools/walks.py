@@ -18,7 +18,7 @@ import numpy as np
 from scipy import stats
 
 import ensemble as en
-from ensemble import ode
+from ensemble import distributed, ode
 from ensemble.apps import fem
 from ensemble.apps.kalman import LinearGaussianModel, kalman_filter
 from ensemble.gallery import poisson
@@ -53,12 +53,20 @@ def assembled() -> None:
     form.assemble(fem.TetMesh.box(2), kappa=1.0)
 
 
+def distributed_rows() -> None:
+    A = poisson((20, 20)).to_scipy()
+    partition = distributed.Partition(400, distributed.serial(), domains=2, graph=A)
+    rows = distributed.DistributedCrsMatrix(partition, A[partition.rows])
+    cg(rows, partition.scatter(np.ones(400))).raise_if_failed()
+
+
 WALKS: dict[str, tuple[Callable[[], None], str, str]] = {
     "cg": (conjugate_gradients, "_kernels/multigrid/relaxation.py", "_run_chebyshev"),
     "propagate": (study, "uq/store/journal.py", "_write"),
     "kalman_filter": (filtered, "_compile/work_sharing.py", "__call__"),
     "ode.solve": (decay, "_compile/work_sharing.py", "__call__"),
     "form": (assembled, "_kernels/fem/thread_parts.py", "__call__"),
+    "distributed rows": (distributed_rows, "_kernels/sparse/crs.py", "spmv_dot_numba"),
 }
 """What is called, and the file and function in which its work begins: compiled code is called, or a file written."""
 

@@ -26,7 +26,7 @@ def pointer_at(typingctx: Any, address: Any, like: Any) -> Any:
 
 
 def _plain(context: Any, builder: Any, kind: Any, value: Any, procedure: bool) -> list[Any]:
-    """The arguments that stand for one: the parts of a tuple, a pointer for an array."""
+    """List the C arguments for one of Numba's: the parts of a tuple, an array's pointer and maybe extents."""
     if isinstance(kind, types.Tuple | types.UniTuple):
         parts = zip(kind.types, unpacked(builder, value), strict=True)
         return [argument for part in parts for argument in _plain(context, builder, *part, procedure)]

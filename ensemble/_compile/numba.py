@@ -228,9 +228,10 @@ T = TypeVar("T")
 
 
 def heard(call: Callable[[], T], work: float) -> T:
-    """What `call` returns; Ctrl-C is heard while its compiled code runs, where it is `LONG`, see `apart`.
+    """Return what `call` returns; long calls run in another thread, so that Ctrl-C is heard meanwhile (`apart`).
 
-    `work` is its number of multiply-adds, about. It writes new memory alone: after an interrupt it goes on to its end.
+    `work` is the number of multiply-adds, about; a call is long from `LONG` on. It writes new memory alone: after an
+    interrupt it goes on to its end.
     """
     if work < LONG or _one_at_a_time():
         return call()

@@ -146,7 +146,7 @@ def rolled(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Like `plain`, copied into its callers: for what has one caller, or is short."""
+    """Make a function as `plain` does, whose code is copied into its callers: for short ones and single callers."""
     made = Plain(function)
     made.attribute = "alwaysinline"
     return made

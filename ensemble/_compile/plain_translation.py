@@ -327,25 +327,13 @@ class Body(Blocks):
             self.builder.cbranch(value, *((after, more) if decided.constant else (more, after)))
             self.builder.position_at_end(more)
         ends.append((self.value(node.values[-1]), self.builder.block))
-        return self.joined(ends, after)
-
-    def value_IfExp(self, node: ast.IfExp) -> Any:
-        condition = self.value(node.test)
-        blocks, after = (self.block("then"), self.block("other")), self.block("after")
-        self.builder.cbranch(condition, *blocks)
-        ends = []
-        for block, part in zip(blocks, (node.body, node.orelse), strict=True):
-            self.builder.position_at_end(block)
-            ends.append((self.value(part), self.builder.block))
-            self.builder.branch(after)
-        return self.joined(ends, after, True)
-
-    def joined(self, ends: list[tuple[Any, ir.Block]], after: ir.Block, left: bool = False) -> Any:
-        """The value of whichever block was left for `after`."""
-        if not left:
-            self.builder.branch(after)
+        self.builder.branch(after)
         self.builder.position_at_end(after)
         return self.phi(ends)
+
+    def value_IfExp(self, node: ast.IfExp) -> Any:
+        values, ends = self.chosen(self.value(node.test), node)
+        return self.phi(list(zip(values, ends, strict=True)))
 
     def value_Call(self, node: ast.Call) -> Any:
         return self.call(node)

@@ -65,7 +65,7 @@ class StagedCopy:
         self._out, self._parts = out, parts
 
     def done(self) -> bool:
-        """Whether `wait` would return at once."""
+        """Tell whether the copy has ended, so that `wait` would return at once."""
         return all(part.done() for part in self._parts)
 
     def wait(self) -> Array:

@@ -85,6 +85,19 @@ class Blocks(abc.ABC):
             raise self.refused(node)
         return translate(node)
 
+    def chosen(self, condition: Any, node: ast.IfExp) -> tuple[list[Any], list[ir.Block]]:
+        """The values of the two parts of a conditional expression, and the blocks that lead from them to this one."""
+        blocks, after = (self.block("then"), self.block("other")), self.block("after")
+        self.builder.cbranch(condition, *blocks)
+        values, ends = [], []
+        for block, part in zip(blocks, (node.body, node.orelse), strict=True):
+            self.builder.position_at_end(block)
+            values.append(self.value(part))
+            ends.append(self.builder.block)
+            self.builder.branch(after)
+        self.builder.position_at_end(after)
+        return values, ends
+
     # --- statements
     def run(self, statements: Sequence[ast.stmt]) -> None:
         """Translate statements, up to one that leaves their block."""

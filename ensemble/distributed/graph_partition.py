@@ -10,8 +10,8 @@ from ensemble._kernels.sparse.breadth_first import breadth_first_rows
 from ensemble.distributed.bisection import bisected_order
 from ensemble.distributed.domains import domain_offsets
 from ensemble.distributed.offsets import offsets_of
+from ensemble.linalg.factorizations.orderings import symmetric_pattern
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.orderings import symmetric_pattern
 
 __all__ = ["breadth_first_order", "graph_order", "metis_order"]
 

@@ -21,8 +21,8 @@ from ensemble.distributed.faults import agree, watch
 from ensemble.distributed.graph_partition import graph_order
 from ensemble.distributed.layout import RowLayout
 from ensemble.distributed.transfers import gather_rows, scatter_rows
+from ensemble.linalg.factorizations.orderings import inverse_order
 from ensemble.linalg.operators import samples_of, set_of
-from ensemble.linalg.orderings import inverse_order
 from ensemble.scalar import Ensemble
 
 __all__ = ["Partition"]

@@ -12,10 +12,10 @@ from ensemble._check import samples_text, warn_caller
 from ensemble._compile.kept_memory import empty
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.narrowing import narrowed_values
-from ensemble.linalg.condition import equilibrated_conditions, one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.exchanges import PivotedFactors, pivoted
-from ensemble.linalg.factorization import Factorization, planned
+from ensemble.linalg.factorizations.condition import equilibrated_conditions, one_norms, reciprocal_conditions
+from ensemble.linalg.factorizations.exchanges import PivotedFactors, pivoted
+from ensemble.linalg.factorizations.factorization import Factorization, planned
 from ensemble.scalar import Ensemble
 
 FAR = 64

@@ -23,8 +23,8 @@ from ensemble.krylov._conditions import (
 from ensemble.krylov._norms import fetched, norms
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.exchanges import PivotedFactors, pivoted
-from ensemble.linalg.factorization import Factorization
+from ensemble.linalg.factorizations.exchanges import PivotedFactors, pivoted
+from ensemble.linalg.factorizations.factorization import Factorization
 
 REFINEMENTS = 10
 """Steps of refinement at most."""

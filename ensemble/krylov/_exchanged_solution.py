@@ -14,8 +14,8 @@ from ensemble.krylov._conditions import UNEVEN, digits_kept, estimated, limits_o
 from ensemble.krylov._direct_solution import FLOOR, REFINEMENTS, ROUNDOFFS, DirectSolution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.known_sequences import KnownSolutions, Limits, solved_by_known
-from ensemble.linalg.sequences import Group, exchanged_together, rules_of, takes_exchanges_first
+from ensemble.linalg.factorizations.known_sequences import KnownSolutions, Limits, solved_by_known
+from ensemble.linalg.factorizations.sequences import Group, exchanged_together, rules_of, takes_exchanges_first
 from ensemble.scalar import Ensemble
 
 DOUBT = 1e-5

@@ -26,14 +26,14 @@ from ensemble.krylov._exchanged_solution import (
 from ensemble.krylov._system import LinearSystem, as_array, common_samples, linear_system, one_column
 from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.result import SolveResult, Status
-from ensemble.linalg.complex_factors import ComplexFactors, complex_factors
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
-from ensemble.linalg.factorization import Factorization, planned
-from ensemble.linalg.known_sequences import KnownSolutions
+from ensemble.linalg.factorizations.complex_factors import ComplexFactors, complex_factors
+from ensemble.linalg.factorizations.factorization import Factorization, planned
+from ensemble.linalg.factorizations.known_sequences import KnownSolutions
+from ensemble.linalg.factorizations.orderings import ORDERINGS, checked_order
+from ensemble.linalg.factorizations.sequences import takes_exchanges_first
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import is_shared, samples_of, set_of, wrap_like
-from ensemble.linalg.orderings import ORDERINGS, checked_order
-from ensemble.linalg.sequences import takes_exchanges_first
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble
 

@@ -7,12 +7,12 @@ from ensemble.linalg.block_matrices import block, kron
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix
 from ensemble.linalg.diagonal import Diagonal
 from ensemble.linalg.dirichlet import apply_dirichlet
-from ensemble.linalg.eigen import EigenResult, eigsh
+from ensemble.linalg.eigenvalues.eigen import EigenResult, eigsh
 from ensemble.linalg.elements import ElementAssembly, add_elements
-from ensemble.linalg.factorization import Factorization
+from ensemble.linalg.factorizations.factorization import Factorization
+from ensemble.linalg.factorizations.incomplete import IncompleteFactorization
 from ensemble.linalg.galerkin import GalerkinProduct
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.incomplete import IncompleteFactorization
 from ensemble.linalg.operators import Identity
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import dot, norm

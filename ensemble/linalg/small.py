@@ -254,7 +254,7 @@ def _matrix_first(samples: Array, lead: tuple[int, ...], dtype: Any) -> Array:
 
 
 def _matrix_last(result: Array, lead: tuple[int, ...]) -> Array:
-    """(..., rows, columns, S) of (rows, columns, N): a view."""
+    """View an array of shape (rows, columns, N) as one of shape (..., rows, columns, S); `lead` has the other axes."""
     xp = array_namespace(result)
     axes = len(lead) + 2
     return xp.permute_dims(xp.reshape(result, (*result.shape[:2], *lead)), (*range(2, axes - 1), 0, 1, axes - 1))

@@ -12,7 +12,7 @@ from ensemble._compile.numba import output
 from ensemble._kernels.multigrid.dense import ASYMMETRY, dense_inverses, dense_product
 from ensemble._typing import Array, Ids
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Factorization, SymmetricCrsMatrix
-from ensemble.linalg.factorization import upper_factorized
+from ensemble.linalg.factorizations.factorization import upper_factorized
 from ensemble.multigrid.precision import amplification
 
 EPS = float(np.finfo(float).eps)

@@ -25,7 +25,7 @@ import numpy as np
 
 from ensemble._kernels.ode import bdf_steps, differences
 from ensemble._typing import Array
-from ensemble.linalg.triangular_factors import factor_tiles, put_samples, updated, with_capacity
+from ensemble.linalg.factorizations.triangular_factors import factor_tiles, put_samples, updated, with_capacity
 from ensemble.ode.control import LEAST_SPACINGS, STRETCH
 from ensemble.ode.evaluation import parts_of, plan_of, threads_of
 from ensemble.ode.implicit import Active, empty_solution, started

@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._compile.trace.graph import Graph
 from ensemble.linalg import CrsGraph, CrsMatrix
-from ensemble.linalg.factorization import planned
+from ensemble.linalg.factorizations.factorization import planned
 from ensemble.ode.evaluation import pattern_of
 from ensemble.ode.implicit import FROM
 from ensemble.ode.system import System

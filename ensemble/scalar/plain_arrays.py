@@ -14,8 +14,7 @@ from ensemble._compile.kept_memory import empty
 
 __all__ = [
     "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "masked_as_nan", "never_equals", "plain_array",
-    "plain_arrays",
-    "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
+    "plain_arrays", "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
 ]  # fmt: skip
 
 NUMBERS = frozenset((bool, int, float, complex))

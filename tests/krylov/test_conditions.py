@@ -13,7 +13,7 @@ from ensemble.gallery import poisson
 from ensemble.krylov import SolveError, Status, direct
 from ensemble.krylov._conditions import digits_kept
 from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix
-from ensemble.linalg.exchanges import pivoted
+from ensemble.linalg.factorizations.exchanges import pivoted
 from ensemble.scalar import Ensemble
 
 EPS = np.finfo(np.float64).eps

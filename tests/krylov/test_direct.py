@@ -11,7 +11,8 @@ from ensemble import Ensemble
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble.gallery import poisson
 from ensemble.krylov import Status, direct, newton
-from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
+from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix
+from ensemble.linalg.factorizations import orderings
 
 
 @pytest.fixture(params=["flat", "rows", "supernodes"])

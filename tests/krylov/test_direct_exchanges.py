@@ -13,7 +13,7 @@ from ensemble._kernels.direct.equilibration import SWEEPS, units_of
 from ensemble._kernels.direct.pivot_sequences import follows
 from ensemble.krylov import Status, direct
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization
-from ensemble.linalg.sequences import PivotRule, exchanged_together, takes_exchanges_first
+from ensemble.linalg.factorizations.sequences import PivotRule, exchanged_together, takes_exchanges_first
 from tests.krylov.needing_exchanges import KINDS, family_of, fresh, largest_backward_error, shuffled
 
 

@@ -75,6 +75,7 @@ def study():
     return logs, weights, iterations
 
 
+@pytest.mark.slow
 def test_grouping_lowers_the_work(study):
     logs, weights, iterations = study
     alone = iterations(np.arange(48))

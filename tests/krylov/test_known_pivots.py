@@ -12,7 +12,7 @@ from ensemble import Ensemble
 from ensemble._kernels.direct.solved_at_once import _solutions
 from ensemble.krylov import Status, direct
 from ensemble.linalg import CrsMatrix
-from ensemble.linalg.sequences import rules_of
+from ensemble.linalg.factorizations.sequences import rules_of
 from tests.krylov.needing_exchanges import KINDS, family_of, fresh, largest_backward_error, shuffled
 
 PER_SAMPLE = ("status", "iterations", "repaired", "alone", "backward_errors", "true_residual_norms", "target")
@@ -119,7 +119,7 @@ def test_most_samples_are_served_in_one_call(rng, monkeypatch):
     A = family_of(shuffled(60, rng), "values", 16, rng)
     direct(A, np.ones(60))
     counts = []
-    module = import_module("ensemble.linalg.known_sequences")
+    module = import_module("ensemble.linalg.factorizations.known_sequences")
     once = module.solved_at_once
     monkeypatch.setattr(module, "solved_at_once", lambda *a: counts.append(a[2].size) or once(*a))
     assert by_known(A, np.ones(60), monkeypatch).converged.all()

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ensemble.linalg import CrsGraph
-from ensemble.linalg.orderings import elimination_of
+from ensemble.linalg.factorizations.orderings import elimination_of
 
 
 def matrices(base, n_samples, dtype=float, seed=70913):

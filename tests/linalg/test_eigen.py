@@ -7,10 +7,11 @@ import scipy.sparse as sp
 
 from ensemble import gallery
 from ensemble.krylov import SolveError, Status
-from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix, eigen, eigen_operators, eigsh, kron
-from ensemble.linalg.eigen_operators import Pencil
-from ensemble.linalg.eigen_pivots import PivotCounts
-from ensemble.linalg.ritz import products
+from ensemble.linalg import CrsMatrix, SymmetricCrsMatrix, eigsh, kron
+from ensemble.linalg.eigenvalues import eigen, eigen_operators
+from ensemble.linalg.eigenvalues.eigen_operators import Pencil
+from ensemble.linalg.eigenvalues.eigen_pivots import PivotCounts
+from ensemble.linalg.eigenvalues.ritz import products
 from ensemble.scalar import Ensemble, SampleSet
 from tests.linalg.problems import random_matrix
 

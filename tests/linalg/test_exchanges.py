@@ -103,7 +103,7 @@ def test_a_shared_matrix_with_columns_and_samples_on_the_right():
 
 
 def test_a_definite_matrix_is_not_judged(monkeypatch):
-    import ensemble.linalg.factorization as module
+    import ensemble.linalg.factorizations.factorization as module
 
     monkeypatch.setattr(module, "element_growth", None)  # calling it would fail
     A = SymmetricCrsMatrix.from_crs(CrsMatrix.from_scipy(sp.csr_array(np.diag([1e-16, 1.0, 1e16]))))
@@ -112,7 +112,7 @@ def test_a_definite_matrix_is_not_judged(monkeypatch):
 
 @pytest.mark.parametrize("n_samples", [1, 3])
 def test_accurate_products_are_not_factorised_again(n_samples, monkeypatch):
-    import ensemble.linalg.factorization as module
+    import ensemble.linalg.factorizations.factorization as module
     from ensemble.gallery import poisson
 
     monkeypatch.setattr(module, "pivoted", lambda A: pytest.fail("SuperLU is called"))

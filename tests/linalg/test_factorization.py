@@ -10,9 +10,10 @@ from ensemble import Ensemble
 from ensemble._kernels.direct import factors, inverse, triangular
 from ensemble._kernels.direct.minimum_degree import minimum_degree
 from ensemble.krylov import gmres
-from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix, orderings
-from ensemble.linalg.orderings import filled_graph, matched_rows
-from ensemble.linalg.triangular_factors import put_samples, with_capacity
+from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix
+from ensemble.linalg.factorizations import orderings
+from ensemble.linalg.factorizations.orderings import filled_graph, matched_rows
+from ensemble.linalg.factorizations.triangular_factors import put_samples, with_capacity
 
 
 def family(rng, n, n_samples, *, density=0.15, sigma=0.3, symmetric=False, diagonal=6.0):

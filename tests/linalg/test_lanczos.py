@@ -10,9 +10,10 @@ import scipy.sparse.linalg as spla
 from ensemble import gallery
 from ensemble._kernels.krylov.ritz_pairs import ritz_pairs
 from ensemble._kernels.sparse.symmetry import symmetry_and_bounds
-from ensemble.linalg import CrsMatrix, Factorization, eigen, eigsh, lanczos
-from ensemble.linalg.eigen_quick import QuickSearch
-from ensemble.linalg.lanczos import Inverse, Lanczos, Products, pairs_of
+from ensemble.linalg import CrsMatrix, Factorization, eigsh
+from ensemble.linalg.eigenvalues import eigen, lanczos
+from ensemble.linalg.eigenvalues.eigen_quick import QuickSearch
+from ensemble.linalg.eigenvalues.lanczos import Inverse, Lanczos, Products, pairs_of
 from ensemble.scalar import Ensemble
 
 

@@ -11,7 +11,8 @@ from ensemble._kernels.direct import nested_dissection as dissection
 from ensemble._kernels.direct.bands import half_width
 from ensemble._kernels.direct.nested_dissection import nested_dissection
 from ensemble._kernels.direct.supernodes import merged_rows, padded_columns
-from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization, orderings
+from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization
+from ensemble.linalg.factorizations import orderings
 
 
 def box(*cells):

@@ -25,7 +25,13 @@ def tasks(request):
     return solve_work(plan, which == 3, closely, which == 3)[-1].tasks
 
 
-@pytest.fixture(scope="module", params=[(gap, height) for gap in (0, 4, LAZY) for height in (1, 4, 16)], ids=str)
+KINDS = [(0, 1), (4, 4), (LAZY, 16)]
+"""Gaps and heights that are always tried; the other pairs of them in slow runs."""
+
+OTHERS = [(gap, height) for gap, _ in KINDS for _, height in KINDS if (gap, height) not in KINDS]
+
+
+@pytest.fixture(scope="module", params=KINDS + [pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS], ids=str)
 def case(request, tasks):
     gap, height = request.param
     chunks = chunked(tasks, gap)

@@ -202,6 +202,7 @@ def test_a_device_gives_the_gradient_of_the_cpu(method, times):
         assert np.allclose(getattr(made, name).samples.get(), getattr(expected, name).samples, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_cost_is_that_of_a_few_solves():
     """3.4 and 2.0 processor times were measured; three times as much here, so that a busy machine does not decide."""
     for method, options, bound in (("rk4", {"step": 0.002}, 10.5), ("tsit5", {"rtol": 1e-8}, 7.5)):

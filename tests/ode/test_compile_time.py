@@ -4,6 +4,7 @@ import time
 
 import numba
 import numpy as np
+import pytest
 
 from ensemble import ode
 
@@ -29,6 +30,7 @@ def straight_line(n_lines):
     return scope["function"]
 
 
+@pytest.mark.slow
 def test_forty_unknowns_with_exponentials_compile_in_the_time_of_a_short_function(tmp_path, monkeypatch):
     """Twice its time on a quiet machine; translation by Numba took nine times as long."""
 

@@ -184,6 +184,7 @@ def test_wrong_arguments_are_clear_errors():
         ode.sensitivities(lambda t, y, p, xp: [1.0 if y[0] > 0 else 0.0], [1.0], SPAN, wrt="y0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_the_cost_is_that_of_as_many_solves(count):
     """The bound is 1.2 (1 + P) processor times; twice as much here, so that a busy machine does not decide."""

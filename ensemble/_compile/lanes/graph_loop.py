@@ -347,7 +347,7 @@ class Body:
         return self.add(f"call {kind} {function}({', '.join(f'{kind} {value}' for value in operands)})")
 
     def intrinsic(self, name: str, kind: str, n_operands: int) -> str:
-        """The intrinsic function of LLVM of this name for values of one type, declared."""
+        """Declare LLVM's intrinsic function of this name for operands of type `kind`; return its name there."""
         count, _, element = kind.strip("<>").rpartition(" x ")
         suffix = {"double": "f64", "float": "f32"}.get(element, element)
         function = f"@llvm.{name}.{f'v{count}' if count else ''}{suffix}"

@@ -80,7 +80,7 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def width_of(width: Any) -> int | None:
-    """The number of lanes given by a constant or by a value of lanes."""
+    """Return how many lanes an argument asks for: a constant says it, or lanes have it; None for neither."""
     return width.width if isinstance(width, Lanes) else getattr(width, "literal_value", None)
 
 
@@ -265,7 +265,7 @@ def prefetch_for_writing(typingctx, array, offset, width):
 
 @intrinsic(prefer_literal=True)
 def splat(typingctx, scalar, array, width):
-    """`scalar` broadcast to every lane, in the dtype of `array`."""
+    """Return lanes that all hold `scalar`, in the dtype of `array`."""
     n = width_of(width)
     if n is None:
         return None

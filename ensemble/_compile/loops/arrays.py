@@ -74,7 +74,7 @@ class Arrays(Values):
         return self.array(array.kind.dtype, data, extents, array.kind.mutable)
 
     def array(self, dtype: Any, data: Any, shape: list[Any], mutable: bool = True) -> Value:
-        """An array in C order that owns nothing."""
+        """Return a value for an array in C order at the address `data`, which nothing keeps alive."""
         kind, builder = types.Array(dtype, len(shape), "C", readonly=not mutable), self.builder
         itemsize = I64(item_size(dtype))
         strides, size = [itemsize], shape[-1]

@@ -178,7 +178,7 @@ def flat_types(kinds: Sequence[Kind]) -> list[ir.Type]:
 
 
 def python_function(module: ir.Module, name: str) -> Any:
-    """One of `PYTHON` as a function that `module` declares."""
+    """Declare in `module` a function of Python's C interface, which `PYTHON` lists, and return it."""
     result, arguments = PYTHON[name]
     return declared(module, ir.FunctionType(result, arguments), name)
 

@@ -90,7 +90,7 @@ def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
 
 
 def _argument(body: Statements, kind: Any, values: Any) -> Any:
-    """An argument of the function, from LLVM's `values`."""
+    """Make an argument of type `kind` from the next of LLVM's `values`: an array takes its address and its extents."""
     if isinstance(kind, tuple):
         return tuple(_argument(body, part, values) for part in kind)
     if isinstance(kind, types.Array):

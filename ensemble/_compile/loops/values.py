@@ -308,18 +308,8 @@ class Values(Blocks):
         condition = self.condition(node.test)
         if is_constant(condition):
             return self.value(node.body if condition else node.orelse)
-        blocks, after = (self.block("then"), self.block("other")), self.block("after")
-        self.builder.cbranch(condition.made, *blocks)
-        chosen, ends = [], []
-        for block, part in zip(blocks, (node.body, node.orelse), strict=True):
-            self.builder.position_at_end(block)
-            chosen.append(self.value(part))
-            ends.append(self.builder.block)
-        values = self.joined(node, chosen, ends)
-        for end in ends:
-            ir.IRBuilder(end).branch(after)
-        self.builder.position_at_end(after)
-        return self.met(values, ends)
+        chosen, ends = self.chosen(condition.made, node)
+        return self.met(self.joined(node, chosen, ends), ends)
 
     def joined(self, node: ast.AST, chosen: Sequence[Any], ends: Sequence[ir.Block]) -> Any:
         """The values of two branches in one type, cast at the end of each: tuples entry by entry."""

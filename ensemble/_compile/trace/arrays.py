@@ -103,13 +103,13 @@ class ArrayNamespace(TracedNamespace):
         return self._array(object_array([value] * int(np.prod(shape, dtype=np.int64)), shape))
 
     def zeros(self, shape: Any, dtype: Any = None, **options: Any) -> TracedArray:
-        """Zeros, which may be assigned to."""
+        """Return an array of zeros whose entries can be assigned in the trace."""
         return self._filled(shape, 0.0, dtype)
 
     empty = zeros
 
     def ones(self, shape: Any, dtype: Any = None, **options: Any) -> TracedArray:
-        """Ones, which may be assigned to."""
+        """Return an array of ones whose entries can be assigned in the trace."""
         return self._filled(shape, 1.0, dtype)
 
     def full(self, shape: Any, fill_value: Any, dtype: Any = None, **options: Any) -> TracedArray:

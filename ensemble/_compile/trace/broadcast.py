@@ -102,7 +102,7 @@ def _strides(place: Place, form: str, shape: tuple[int, ...]) -> list[int]:
 
 
 def flattened(array: np.ndarray, form: str) -> np.ndarray:
-    """`array` as one flat, writable run of memory that starts at its first element."""
+    """Return an array of one axis with the elements of `array` from its first on, writable: its memory, or a copy."""
     if form == "copy":
         return np.array(array, order="C").reshape(-1)
     if form == "flat":

@@ -67,7 +67,7 @@ def fill_8(rows: Array, source: Array, first: int, stride: int) -> None:
 
 @serial
 def spread_rows(source: Array, plan: Array, k: int, start: int, count: int, buffer: Array) -> None:
-    """Whole rows of an operand of two axes."""
+    """Copy the rows of an operand of two axes with the elements from `start` on, which begin and end with a row."""
     inner, stride, step = plan[0, 2], plan[k + 1, 1], plan[k + 1, 2]
     first, n_rows = start // inner, count // inner
     if step == 0 and inner % 8 == 0:

@@ -36,7 +36,7 @@ first_byte = c_char.from_buffer  # its address takes less than half of the time 
 
 
 class Compiled:
-    """The kernel of `graph`.
+    """Compiles a graph at its first call, for the CPU or a device, and runs it on arrays.
 
     `places` are the positions of the graph's inputs among the arguments of the function, `arrays` those of the
     arguments that are arrays. Constants other than `kept` become arguments of the compiled code
@@ -150,7 +150,7 @@ def _words(values: Sequence[Any]) -> np.ndarray:
 
 @functools.lru_cache(maxsize=KEPT)
 def _body(graph: Graph, arrays: tuple[int, ...]) -> Code:
-    """The machine code of a graph whose inputs `arrays` are arrays; equal graphs share it."""
+    """Return the machine code of a graph; its inputs numbered in `arrays` are arrays. Equal graphs share code."""
     return code_of(assembled([elementwise_loop(graph, arrays, "elements")]), ["elements"], assembly_of)
 
 

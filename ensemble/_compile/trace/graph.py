@@ -105,7 +105,7 @@ class Graph:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables that are interpolated in, each once."""
+        """List the tables of the graph's interpolations, each once."""
         return tuple(dict.fromkeys(node.value for node in self.nodes if node.operation == "interp"))
 
     @property

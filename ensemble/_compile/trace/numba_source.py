@@ -60,7 +60,7 @@ def scalar_function(graph: Graph, name: str) -> str:
 
 
 def lanes_function(graph: Graph, name: str) -> str:
-    """Python source of the body on lanes: the parameters of `scalar_function`, `WIDTH` numbers in each."""
+    """Write Python source that evaluates a graph on lanes; its arguments are `WIDTH` of each of `scalar_function`."""
     return _function(graph, name, _on_lanes)
 
 

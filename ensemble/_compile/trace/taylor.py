@@ -144,7 +144,7 @@ def driven_inverse(first: Any, a: Series, u: Series, xp: Namespace | None = None
 
 
 def power(a: Series, c: Any, first: Any, xp: Namespace) -> Series:
-    """``y = a**c`` with a fixed exponent: ``a y' = c a' y``."""
+    """Return the series of ``y = a**c``, `c` fixed, from ``a y' = c a' y``."""
     reciprocal = 1.0 / a[0]
 
     def rule(k: int) -> Any:

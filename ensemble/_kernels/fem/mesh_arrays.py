@@ -106,7 +106,10 @@ def _marked(keys, again, chosen):
 
 @compiled_serial
 def _has_doubles(tets, keys, chosen, table):
-    """Whether two of the elements `chosen` have the same nodes; `table` has a power of two of places, -1 each."""
+    """Tell whether two elements of `chosen` have the same nodes.
+
+    `table` is a hash table for their numbers: a power of two of places, all -1.
+    """
     mask = U(table.size - 1)
     for n in range(chosen.size):
         e = U(chosen[n])

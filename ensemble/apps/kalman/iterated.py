@@ -163,7 +163,7 @@ def _check_definite(series: Series) -> None:
 
 
 def _started(model: NonlinearGaussianModel, series: Series, x0: Any, first: int) -> Array:
-    """`x0` with time first, after the prior's mean if that has a step of its own."""
+    """Return the first trajectory, time on the first axis: `x0`, behind the prior's mean where `first` is 1."""
     xp = array_namespace(series.y, *([x0] if isinstance(x0, Ensemble) else []))
     x0 = xp.astype(xp.asarray(real_array(x0, "x0", "iterated_smoother")), series.y.dtype, copy=False)
     shape = (*series.batch, series.n_steps + first, model.nx)

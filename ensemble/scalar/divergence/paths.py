@@ -140,7 +140,7 @@ class Follower(Decider):
         self.deferred.extend(Task(part, self.decisions, reason) for part in parts)
 
     def _partition(self, parts: list[np.ndarray], answers: list[Any]) -> Any:
-        """Follow the largest of `parts`: then every sample starts at most ``log2(n) + 1`` times."""
+        """Follow the largest of `parts` and defer the others: so every sample starts at most ``log2(n) + 1`` times."""
         place = place_of(caller())
         best = max(range(len(parts)), key=lambda k: parts[k].size)
         before = self.decisions

@@ -102,7 +102,7 @@ def _kron(*given: Any, **options: Any) -> Any:
 
 
 def _of_vectors(function: Function) -> Function:
-    """`inner` and `vdot` of vectors: one inner product of NumPy's for each."""
+    """Make the rule of `inner` and `vdot` of two vectors: one inner product of NumPy for each sample."""
 
     def rule(*given: Any, **options: Any) -> Any:
         if options or len(given) != 2:

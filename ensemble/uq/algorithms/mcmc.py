@@ -325,7 +325,7 @@ class _Density:
 def _run(
     density: _Density, z: np.ndarray, log_density: np.ndarray, first: int, n_steps: int, stretch: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps `first` and on: chain, log densities, and accepted proposals per chain."""
+    """Make steps from number `first` on; return the chain, its log densities and how many proposals each chain took."""
     n_germs, n_chains = z.shape
     half = n_chains // 2
     sides = (slice(0, half), slice(half, None))

@@ -181,7 +181,7 @@ class ChaosExpansion:
         return share
 
     def _of_kind(self, name: str, kind: str) -> np.ndarray:
-        """A mean, a deviation, or first or total indices of an output."""
+        """Return the mean, the deviation, or the first or total indices of an output, as `kind` says."""
         if kind in ("mean", "std"):
             value: np.ndarray = getattr(self, kind)(name)
             return value

@@ -62,7 +62,7 @@ class StudyProgress(Display):
             self.say(f"{text}, {state}" if state else text)
 
     def _state(self) -> str:
-        """The interval of the first output's first entry, and how many samples failed."""
+        """Write the interval of the first entry of the first output, and how many samples failed, as one line."""
         parts = []
         interval = self._interval()
         if interval:

@@ -130,7 +130,7 @@ def bits(run):
 
 
 def test_results_depend_neither_on_threads_nor_on_pauses_nor_on_capacity(monkeypatch):
-    problem, indices, p = case(3, half=5)
+    problem, indices, p = case(2, half=18)
 
     def run(threads, small, looks):
         monkeypatch.setattr(compiled_engine, "SMALL", small)

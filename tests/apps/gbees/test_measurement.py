@@ -55,6 +55,7 @@ def test_a_gaussian_update_is_kalmans(engine, rows, R):
     assert errors[1] < 0.02 * errors[0] or errors[1] < 1e-6
 
 
+@pytest.mark.slow
 def test_evidence_against_particles(patient_engine):
     def drift(x, t, xp):
         return x[1], x[0] - x[0] ** 3 - 0.2 * x[1]

@@ -137,6 +137,7 @@ def test_with_the_divergence_in_the_half_step_time_is_of_second_order(patient_en
     assert second[-1, 0] < 0.1 * first[-1, 0] and second[-1, 2] < first[-1, 2]
 
 
+@pytest.mark.slow
 def test_a_drift_whose_divergence_varies_follows_the_characteristics_at_second_order():
     # Van der Pol's oscillator; the exact density by the flow backwards in time, and its mean by Monte Carlo
     mu, T, start, variance = 0.8, 1.2, np.array([1.0, 0.6]), 0.04
@@ -193,6 +194,7 @@ def leveque(engine, cells, limiter):
     return before, after, sum(abs(after.get(s, 0.0) - before.get(s, 0.0)) for s in after | before), steps
 
 
+@pytest.mark.slow
 def test_leveque_rotation(patient_engine):
     before, after, error, steps = leveque(patient_engine, 80, "mc")
     _, _, coarse, _ = leveque(patient_engine, 40, "mc")

@@ -18,6 +18,7 @@ from ensemble.apps.kalman.array import exact_rank
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import in_many_digits
 from tests.apps.kalman.models import as_nonlinear
+from tests.conftest import examples
 
 LINEAR = {
     "recursion": kalman_filter,
@@ -99,7 +100,7 @@ def test_samples_and_series_are_counted_apart():
 
 @pytest.mark.parametrize("samples", [False, True])
 def test_one_observation_at_a_time_is_counted_as_the_filter_counts(samples):
-    for seed in range(12):
+    for seed in range(examples(12)):
         parts, y = mixtures(seed, ny=1 + seed % 2)
         noise = Ensemble(np.array([0.0, 1e-2, 0.0])) if samples else 0.0
         model = LinearGaussianModel(**{**parts, "R": noise * np.eye(y.shape[1])})

@@ -236,12 +236,12 @@ def test_square_roots_survive_where_covariances_lose_their_sign():
 
 @pytest.mark.parametrize("method", ["sequential", "scan"])
 def test_draws_have_the_posterior_moments(method):
-    parts, y = random_parts(6, 2, 2, batch=(2,))
+    parts, y = random_parts(6, 3, 2, batch=(2,))
     model = LinearGaussianModel(**parts)
     draws = sample_posterior(model, y, 40_000, seed=88007, method=method)
     smooth = rts_smoother(model, y)
     deviation = np.sqrt(np.einsum("...ii->...i", smooth.covariance))
-    assert draws.shape == (2, 6, 2)
+    assert draws.shape == (2, 6, 3)
     assert np.max(np.abs(draws.samples.mean(-1) - smooth.mean) / deviation) < 5 / np.sqrt(40_000)
     centred = draws.samples - smooth.mean[..., None]
     np.testing.assert_allclose(np.mean(centred**2, -1) / deviation**2, 1.0, atol=5 * np.sqrt(2 / 40_000))
@@ -255,7 +255,7 @@ def test_draws_have_the_posterior_moments(method):
 
 
 def test_draws_with_a_seed_repeat_and_refuse_ensembles():
-    parts, y = random_parts(4, 2, 1)
+    parts, y = random_parts(4, 3, 2)
     model = LinearGaussianModel(**parts)
     a, b = (sample_posterior(model, y, 3, seed=5, method=m) for m in ("sequential", "scan"))
     close(a.samples, b.samples, 1e-12)

@@ -20,6 +20,7 @@ from ensemble.apps.kalman.array.agreement import solve
 from ensemble.scalar import Ensemble
 from tests.apps.kalman.digits import truth
 from tests.apps.kalman.models import alike, partly_seen, random_parts
+from tests.conftest import examples
 
 PAIRED, EPS = np.eye(2), np.finfo(float).eps
 
@@ -214,7 +215,7 @@ def test_600_regressions_with_wide_priors_agree_with_60_digits():
 
 @pytest.mark.parametrize("scan", SCANS)
 def test_scans_and_two_filters_have_the_digits_of_the_recursion(scan):
-    for seed in range(40):
+    for seed in range(examples(40)):
         parts, y = partly_seen(seed)
         model = LinearGaussianModel(**parts)
         exact = rts_smoother(model, y, form="square_root")
@@ -245,7 +246,7 @@ def test_a_singular_matrix_leaves_the_solutions_of_the_others(samples):
 
 @pytest.mark.parametrize("scan", SCANS)
 def test_a_sample_that_goes_by_the_recursion_leaves_the_others_their_scan(scan):
-    for seed in (3, 5, 7, 11):
+    for seed in (5, 3, 7)[: examples(3)]:
         parts, y = partly_seen(seed)
         priors, eye = np.array([1.0, 1e14, 1e12, 10.0]), np.eye(len(parts["m0"]))
         for run in (two_filter_smoother, lambda m, y, scan: kalman_filter(m, y, method="scan", scan=scan)):

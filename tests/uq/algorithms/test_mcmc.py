@@ -81,6 +81,7 @@ def test_the_kept_density_is_that_of_the_kept_point():
     np.testing.assert_allclose(result.log_density.samples.ravel(), expected, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_inputs_are_the_prior():
     inputs = Inputs(rate=stats.gamma(2.0), shift=stats.uniform(-1.0, 2.0))
     counts = np.array([3, 1, 4])

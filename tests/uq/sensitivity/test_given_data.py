@@ -83,6 +83,7 @@ def test_first_indices_of_ishigami_are_the_exact_ones():
     np.testing.assert_allclose(found.first["y"], ISHIGAMI_FIRST, atol=0.03)
 
 
+@pytest.mark.slow
 def test_p_values_without_dependence_are_uniform():
     rng = np.random.default_rng(8)
     small = dict.fromkeys(("first", "delta", "pawn", "hsic"), 0)
@@ -110,6 +111,7 @@ def test_dependent_inputs_have_indices():
     np.testing.assert_allclose(found.first["y"], [1.0, 0.81], atol=0.03)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_first_index_about_as_often_as_they_say():
     inside = []
     for seed in range(60):

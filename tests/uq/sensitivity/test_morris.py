@@ -56,6 +56,7 @@ def test_the_order_of_importance_is_that_of_the_g_function():
     assert np.all(np.diff(found.mu_star["y"]) < 0.0)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_mean_size_about_as_often_as_they_say():
     inputs = en.Inputs(a=stats.uniform(), b=stats.uniform())
     value = exact(lambda x: np.exp(2.0 * x[0]) * x[1], 2, 4)[0]

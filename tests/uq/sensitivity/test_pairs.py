@@ -44,6 +44,7 @@ def test_pairs_of_the_g_function_are_the_exact_ones():
     assert found[3, 2] < 0.01 < G_FIRST[0]
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_pair_about_as_often_as_they_say():
     inside = []
     for seed in range(60):

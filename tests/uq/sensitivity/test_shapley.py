@@ -42,6 +42,7 @@ def test_effects_of_a_linear_model_of_dependent_inputs_are_the_exact_ones():
     assert np.all(high - low < 0.08)
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_effects_about_as_often_as_they_say():
     exact, inside = shapley_of_linear(np.ones(3), COVARIANCE), []
     for seed in range(40):

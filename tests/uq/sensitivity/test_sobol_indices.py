@@ -50,6 +50,7 @@ def coverage(name, n, repeats):
     return float(np.mean(inside))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_indices_about_as_often_as_they_say():
     assert 0.88 <= coverage("ishigami", 256, 60) <= 0.99  # 360 answers, of which those of a repeat depend
 

@@ -78,6 +78,7 @@ def test_entries_of_a_field_have_terms_of_their_own_and_constants_none():
     assert found.mean("f")[2] == 3.0 and found.second["f"].shape == (2, 2, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:chaos")
 @pytest.mark.parametrize("method", ["regression", "sparse"])
 def test_intervals_of_resamples_hold_the_exact_indices(method):
@@ -99,6 +100,7 @@ def test_intervals_of_resamples_hold_the_exact_indices(method):
         en.uq.chaos(inputs, x, y, degree=2).interval("y")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:chaos")
 @pytest.mark.parametrize(("method", "degree"), [("regression", 2), ("sparse", 4)])
 def test_intervals_hold_the_exact_indices_of_a_function_that_is_no_polynomial(method, degree):

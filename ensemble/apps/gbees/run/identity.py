@@ -99,7 +99,7 @@ def _program(
 
 
 def _probed(call: Callable[[Any], Any], problem: Problem) -> list[str]:
-    """Values of a function at fixed points around the first grid, to twelve digits."""
+    """Describe a function by its values at fixed points around the first grid, written to twelve digits."""
     steps = np.random.default_rng(20731).uniform(-8.0, 8.0, (problem.n, N_PROBES))
     points = [origin + width * step for origin, width, step in zip(problem.origin, problem.widths, steps, strict=True)]
     try:

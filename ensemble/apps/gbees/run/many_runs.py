@@ -99,7 +99,7 @@ class GridRuns:
     # -- operations per sample -----------------------------------------------------------------------------------------
 
     def _recording_failures(self, i: int, work: Callable[[GridRun], T]) -> T | None:
-        """`work` on sample `i`; a failure is recorded, or raised for a run without samples."""
+        """Return ``work(run)`` of sample `i`, None where it has failed; a run without samples raises instead."""
         run = self.runs[i]
         if run is None or self.messages[i] is not None:
             return None

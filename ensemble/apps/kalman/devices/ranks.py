@@ -126,7 +126,7 @@ class _Run:
         return gathered(self.comm, rows, offsets)
 
     def _on_host(self, smooth: bool) -> tuple[Any, np.ndarray]:
-        """The result, and which series of the batch it does not serve."""
+        """Filter, or also smooth, on the host; return the result and which series it does not serve."""
         ranges = HostRanges(self.series, self.cuts, self.comm.rank)
         result: Any
         result, sums = ranges.filtered(self.gather(ranges.elements()))

@@ -11,8 +11,8 @@ from ensemble._backend import to_numpy
 from ensemble._kernels.sparse.symmetry import symmetry_and_bounds
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.diagonal import Diagonal
-from ensemble.linalg.eigen_operators import exponents_of
-from ensemble.linalg.factorization import Factorization, planned
+from ensemble.linalg.eigenvalues.eigen_operators import exponents_of
+from ensemble.linalg.factorizations.factorization import Factorization, planned
 from ensemble.linalg.graph import CrsGraph
 
 __all__ = ["PivotCounts"]

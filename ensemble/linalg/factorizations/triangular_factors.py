@@ -32,10 +32,10 @@ from ensemble._typing import Ids
 from ensemble.linalg.bridge.factors import product, source_and_host
 from ensemble.linalg.bridge.host import host_view, is_elsewhere
 from ensemble.linalg.crs_matrix import CrsMatrix, is_matrix
+from ensemble.linalg.factorizations.orderings import checked_order
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import is_shared, numbers_of, premultiply, samples_of, wrap_like
-from ensemble.linalg.orderings import checked_order
 from ensemble.linalg.square_matrices import factor_dtype, matrix_of, require_symmetric
 from ensemble.linalg.symmetric import SymmetricCrsMatrix
 from ensemble.scalar import Ensemble

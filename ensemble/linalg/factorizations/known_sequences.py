@@ -13,7 +13,7 @@ import numpy as np
 from ensemble._compile.kept_memory import empty
 from ensemble._kernels.direct.solved_at_once import Limits, Solved, solved_at_once
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.sequences import rules_of
+from ensemble.linalg.factorizations.sequences import rules_of
 
 __all__ = ["KnownSolutions", "Limits", "solved_by_known"]
 

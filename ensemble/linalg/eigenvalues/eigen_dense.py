@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from ensemble.linalg.eigen_operators import BELOW, SINGULAR_WEIGHT, Pencil
+from ensemble.linalg.eigenvalues.eigen_operators import BELOW, SINGULAR_WEIGHT, Pencil
 from ensemble.scalar import Ensemble
 
 __all__ = ["dense_pairs"]

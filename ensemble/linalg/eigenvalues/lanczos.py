@@ -13,7 +13,7 @@ from ensemble._kernels.direct.lanczos_inverse import extend_by_inverse
 from ensemble._kernels.krylov.lanczos import Basis, width_of
 from ensemble._kernels.krylov.rayleigh import rayleigh_quotients
 from ensemble._kernels.krylov.vectors import dot
-from ensemble.linalg.factorization import Factorization
+from ensemble.linalg.factorizations.factorization import Factorization
 
 __all__ = ["Inverse", "Lanczos", "Pairs", "Products", "Seen", "pairs_of"]
 

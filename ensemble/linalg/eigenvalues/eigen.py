@@ -16,14 +16,14 @@ from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble._keywords import explains_calls
 from ensemble.linalg.bridge.host import refuse
-from ensemble.linalg.eigen_dense import dense_pairs
-from ensemble.linalg.eigen_operators import Pencil, above, checked_shift, without_positive
-from ensemble.linalg.eigen_plain import PlainPencil, require_plain
-from ensemble.linalg.eigen_quick import QuickSearch
-from ensemble.linalg.eigen_result import EigenResult
+from ensemble.linalg.eigenvalues.eigen_dense import dense_pairs
+from ensemble.linalg.eigenvalues.eigen_operators import Pencil, above, checked_shift, without_positive
+from ensemble.linalg.eigenvalues.eigen_plain import PlainPencil, require_plain
+from ensemble.linalg.eigenvalues.eigen_quick import QuickSearch
+from ensemble.linalg.eigenvalues.eigen_result import EigenResult
+from ensemble.linalg.eigenvalues.ritz import RitzBasis, combined, products, signs_of, worst_first
 from ensemble.linalg.operators import set_of
 from ensemble.linalg.outcomes import Status
-from ensemble.linalg.ritz import RitzBasis, combined, products, signs_of, worst_first
 from ensemble.linalg.square_matrices import matrix_of, real_dtype
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set

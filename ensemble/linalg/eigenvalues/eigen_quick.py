@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.linalg.eigen_operators import NEAREST
-from ensemble.linalg.eigen_products import MOST_CYCLES, ROOM, ProductSearch, in_two
-from ensemble.linalg.eigen_result import EigenResult
-from ensemble.linalg.factorization import Factorization
-from ensemble.linalg.lanczos import Inverse, Lanczos, Pairs, pairs_of
+from ensemble.linalg.eigenvalues.eigen_operators import NEAREST
+from ensemble.linalg.eigenvalues.eigen_products import MOST_CYCLES, ROOM, ProductSearch, in_two
+from ensemble.linalg.eigenvalues.eigen_result import EigenResult
+from ensemble.linalg.eigenvalues.lanczos import Inverse, Lanczos, Pairs, pairs_of
+from ensemble.linalg.factorizations.factorization import Factorization
 from ensemble.linalg.outcomes import Status
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet
@@ -144,7 +144,7 @@ class QuickSearch(ProductSearch):
     def _comes_nearer(
         self, own: np.ndarray, shifts: np.ndarray, below: np.ndarray, process: Lanczos, which: np.ndarray
     ) -> np.ndarray:
-        """Samples of `which` whose shifts lie far beyond the end, which is noted for the next one."""
+        """Find samples of `which` whose shifts lie far beyond the end of the spectrum; note the end for later."""
         outside = which & ((below == 0) | (below == self.n))
         if not (self.may_move and outside.any()):
             return np.zeros(own.size, bool)

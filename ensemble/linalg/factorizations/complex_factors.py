@@ -22,7 +22,7 @@ from ensemble._kernels.direct.triangular import factor_solve
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._typing import Ids
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.factorization import planned
+from ensemble.linalg.factorizations.factorization import planned
 
 __all__ = ["ComplexFactors", "complex_factors"]
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ensemble._kernels.krylov.start_vectors import scattered
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.eigen_pivots import PivotCounts
-from ensemble.linalg.lanczos import Lanczos, Pairs, Products, Seen, pairs_of
+from ensemble.linalg.eigenvalues.eigen_pivots import PivotCounts
+from ensemble.linalg.eigenvalues.lanczos import Lanczos, Pairs, Products, Seen, pairs_of
 
 __all__ = ["MOST_CYCLES", "ROOM", "ProductSearch", "in_two"]
 

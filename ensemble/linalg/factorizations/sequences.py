@@ -16,11 +16,11 @@ from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.equilibration import Units, units_of
 from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence, sizes_in
 from ensemble._kernels.direct.solved_at_once import Pivots
-from ensemble.linalg.condition import one_norms, reciprocal_conditions
 from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.factorizations.condition import one_norms, reciprocal_conditions
+from ensemble.linalg.factorizations.orderings import FLAT, elimination_of, inverse_order, matched_rows, with_places
+from ensemble.linalg.factorizations.triangular_factors import TriangularFactors
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.orderings import FLAT, elimination_of, inverse_order, matched_rows, with_places
-from ensemble.linalg.triangular_factors import TriangularFactors
 
 __all__ = ["Group", "PivotRule", "exchanged_together", "rules_of", "takes_exchanges_first"]
 

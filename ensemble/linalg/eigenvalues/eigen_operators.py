@@ -13,9 +13,9 @@ from ensemble._check import finite, message, require
 from ensemble._kernels.sparse.row_sums import space_in_force
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.diagonal import Diagonal
-from ensemble.linalg.factorization import Factorization, upper_factorized
+from ensemble.linalg.eigenvalues.ritz import products
+from ensemble.linalg.factorizations.factorization import Factorization, upper_factorized
 from ensemble.linalg.operators import as_real, numbers_of
-from ensemble.linalg.ritz import products
 from ensemble.linalg.square_matrices import asymmetry
 from ensemble.scalar import Ensemble
 
@@ -126,7 +126,7 @@ class Pencil:
                 self.factors = factors
 
     def _semidefinite(self, factors: Factorization | None, allowed: bool) -> np.ndarray:
-        """Samples whose M is singular, up to rounding, and has no negative eigenvalue; where these are `allowed`."""
+        """Find samples whose M is singular up to rounding without a negative eigenvalue; none unless `allowed`."""
         if factors is None or not allowed or self.M is None:
             return np.zeros(1, bool)
         rounding = float(np.finfo(self.A.dtype).eps) * self.norm_M

@@ -21,11 +21,11 @@ from ensemble._kernels.direct.inverse import FilledGraph, selected_inverse
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._keywords import explains_construction
 from ensemble._typing import DType
-from ensemble.linalg.backward_errors import error_limit, larger_error, magnitudes_of
 from ensemble.linalg.bridge import factors as bridge
 from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.exchanges import (
+from ensemble.linalg.factorizations.backward_errors import error_limit, larger_error, magnitudes_of
+from ensemble.linalg.factorizations.exchanges import (
     LARGE_GROWTH,
     PivotedFactors,
     parity,
@@ -34,9 +34,16 @@ from ensemble.linalg.exchanges import (
     pivoted_inertia,
     pivoted_inverse,
 )
+from ensemble.linalg.factorizations.orderings import (
+    ORDERINGS,
+    elimination_of,
+    entries_in,
+    filled_graph,
+    matched_rows,
+    mean_weights,
+)
+from ensemble.linalg.factorizations.triangular_factors import TriangularFactors
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.orderings import ORDERINGS, elimination_of, entries_in, filled_graph, matched_rows, mean_weights
-from ensemble.linalg.triangular_factors import TriangularFactors
 from ensemble.scalar import Ensemble
 
 NAME = "Factorization"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ensemble._check import require
 from ensemble._kernels.krylov.start_vectors import scattered
-from ensemble.linalg.eigen_operators import Pencil, exponents_of, row_norms
+from ensemble.linalg.eigenvalues.eigen_operators import Pencil, exponents_of, row_norms
 
 __all__ = ["PlainPencil", "require_plain"]
 

@@ -13,15 +13,15 @@ from ensemble._keywords import explains_construction
 from ensemble._typing import DType
 from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.orderings import (
+from ensemble.linalg.factorizations.orderings import (
     elimination_of,
     incomplete_elimination_of,
     matched_rows,
     thinned,
     value_places,
 )
-from ensemble.linalg.triangular_factors import TriangularFactors
+from ensemble.linalg.factorizations.triangular_factors import TriangularFactors
+from ensemble.linalg.graph import CrsGraph
 
 NAME = "IncompleteFactorization"
 
