@@ -124,11 +124,11 @@ def _oscillator(stored: Stored) -> list[Table]:
     record = DEVICE["oscillator"] if stored.content(DEVICE["oscillator"]) else ALONE["oscillator"]
     size = max((row["samples"] for row in stored.rows(record)), default=0)
     rates = []
-    for variant, published in BANDWIDTH.items():
+    for variant, rate in BANDWIDTH.items():
         for precision in ("SP", "DP"):
             ours = found(stored, record, "GB/s", samples=size, variant=variant, precision=precision)
-            rates.append({"layout": variant, "precision": precision, "published GB/s": published, "of 102 GB/s":
-                          published / 102, "ours GB/s": ours})  # fmt: skip
+            rates.append({"layout": variant, "precision": precision, "published GB/s": rate, "of 102 GB/s":
+                          rate / 102, "ours GB/s": ours})  # fmt: skip
     tables.append(
         Table("Section 3.4", f"memory accesses of the oscillator, {size:,} samples", "section 3.4", rates,
               ("The paper's numbers are of a kernel without its arithmetic, in a precision that it does not name; ours "

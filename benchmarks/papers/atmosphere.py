@@ -168,10 +168,7 @@ def _assembly(stored: Stored) -> list[dict[str, Any]]:
     ]  # fmt: skip
     made, plain, fast = host["map of places"], host["search"], host["table of places"]
     on_device, d_fast = device["search, atomic"], device["from_elements"]
-    counted: tuple[Any, Any] = tuple(
-        NotRun("no record has the time of the "
-               "map") if isinstance(made, NotRun) or isinstance(sums, NotRun) else made + sums
-        for sums in (fast, d_fast))  # fmt: skip
+    counted = (_total([made, fast]), _total([made, d_fast]))
     once = {"task": "matrix", "ours": "the same once, with the map made on the host"}
     rows.append(_pair(once, ASSEMBLY["matrix"], counted))
     if not any(isinstance(value, NotRun) for value in (made, plain, fast, on_device, d_fast)):

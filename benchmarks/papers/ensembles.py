@@ -141,8 +141,8 @@ def _problem(stored: Stored) -> str:
 def _said(gains: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """What section 4 says of its figures, of our two machines."""
     at = {name: next((row for row in rows if row["samples"] == 32), {}) for name, rows in gains.items()}
-    host = {name: row.get("two threads, gain") for name, row in at.items()}
-    device = {name: row.get("H200, gain") for name, row in at.items()}
+    host: dict[str, Any] = {name: row.get("two threads, gain") for name, row in at.items()}
+    device: dict[str, Any] = {name: row.get("H200, gain") for name, row in at.items()}
     if not all(isinstance(value, float) for value in (*host.values(), *device.values())):
         return []
     pair = {name: f"{host[name]:.2f} on two threads, {device[name]:.2f} on the H200, 32 samples" for name in gains}

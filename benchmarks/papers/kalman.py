@@ -170,7 +170,7 @@ def _speedups(stored: Stored) -> list[dict[str, Any]]:
             at = [row for row in filters if row["T"] == T
                   and (row["scan"] == scan or (scan == "ours" and row["scan"].startswith("chunks")))]  # fmt: skip
             said = SPEEDUP["CUDA"] if LENGTHS[-1] == T and scan != "ours" else "curve"
-            absent = NotRun("classical scans are run up to 1e6 steps")
+            absent: Any = NotRun("classical scans are run up to 1e6 steps")
             ours, graph = (alone[T] / min(row[c] for row in at) if at else absent for c in ("call ms", "graph ms"))
             table.append({"computer": "CUDA", "scan": scan, "steps": T, "published": said, "ours": ours,
                           "ours / published": ours / said if at and isinstance(said, float) else "",

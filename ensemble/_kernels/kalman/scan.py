@@ -117,7 +117,8 @@ def prefix_scan(
     """
     check_scan(algorithm, "prefix_scan", "algorithm")
     if isinstance(algorithm, Sengupta):
-        algorithm, threshold = "sengupta", algorithm.threshold
+        threshold = algorithm.threshold
+        algorithm = "sengupta"
     if not callable(op):
         raise TypeError(message("prefix_scan", "op", "be callable", kind_of(op)))
     if not isinstance(elements, tuple) or not elements or not all(getattr(a, "shape", ()) for a in elements):
