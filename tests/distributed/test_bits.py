@@ -95,7 +95,7 @@ def test_several_ranks_give_the_bits_of_one(mpi, of_one, ranks):
 def test_many_ranks_give_the_bits_of_one_in_every_method(mpi, ranks, n_samples):
     """Eight ranks are more than there are domains: some have no row."""
     want = digests(serial(), n_samples, 10)
-    assert mpi(digests, ranks, n_samples, 10, limit=600.0)[0] == want
+    assert mpi(digests, ranks, n_samples, 10, limit=1800.0)[0] == want  # 9 minutes on two busy cores
 
 
 def lone_samples(comm):

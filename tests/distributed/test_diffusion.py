@@ -31,8 +31,11 @@ def digest(*arrays):
     return found.hexdigest()
 
 
-def solved(comm, cells, domains, cases):
-    """For each case the digest of all that a solve gives, the same on every number of ranks."""
+def solved(comm, cells, domains, cases, kept=None):
+    """For each case the digest of all that a solve gives, the same on every number of ranks.
+
+    Solutions and iterations of rank 0 are added to the list `kept`.
+    """
     found = []
     for options, n_samples, solve in cases:
         problem = RandomDiffusion(cells, comm=comm, domains=domains, **options)
@@ -40,6 +43,8 @@ def solved(comm, cells, domains, cases):
         u = problem.partition.gather(result.u)
         own = result.newton_iterations, result.iterations, result.response.samples, result.newton.residual_norms
         found.append((None if u is None else digest(u.samples, *own), digest(*own), int(result.converged.sum())))
+        if kept is not None:
+            kept.append((u, result.iterations))
     return found
 
 
@@ -55,10 +60,10 @@ CASES = [
 ]
 
 
-def computed(comm, u):
+def computed(comm, u, kept=None):
     """What the tests below look at of what is computed."""
     return {
-        "solved": solved(comm, CELLS, DOMAINS, CASES),
+        "solved": solved(comm, CELLS, DOMAINS, CASES, kept),
         "rows": [assembled(comm, CELLS, DOMAINS, options, u) for options in PROBLEMS.values()],
         "negative": negative(comm, 4),
     }
@@ -75,11 +80,18 @@ def state():
 
 
 @pytest.fixture(scope="module")
-def alone(state):
-    return computed(serial(), state)["solved"]
+def one_rank(state):
+    """Digests, and solutions with iterations."""
+    kept = []
+    return computed(serial(), state, kept)["solved"], kept
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module")
+def alone(one_rank):
+    return one_rank[0]
+
+
+@pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.slow), 3])
 def found(request, mpi, state, alone):  # one process compiles before the ranks start
     return mpi(everything, request.param, state, limit=300.0)
 
@@ -89,16 +101,12 @@ def test_solutions_have_the_bits_of_one_rank(found, alone):
     assert all([own[1:] for own in each["solved"]] == [own[1:] for own in alone] for each in found)
 
 
-def test_solutions_are_those_without_ranks(alone):
-    for (options, n_samples, solve), (_, _, converged) in zip(CASES, alone, strict=True):
-        y = en.Ensemble(samples(n_samples))
-        whole = RandomDiffusion(CELLS, **options).solve(y, **solve)
-        problem = RandomDiffusion(CELLS, comm=serial(), domains=DOMAINS, **options)
-        found = problem.solve(y, **solve)
-        u = problem.partition.gather(found.u)
+def test_solutions_are_those_without_ranks(one_rank):
+    for (options, n_samples, solve), (_, _, converged), (u, iterations) in zip(CASES, *one_rank, strict=True):
+        whole = RandomDiffusion(CELLS, **options).solve(en.Ensemble(samples(n_samples)), **solve)
         assert converged == whole.converged.sum()
         np.testing.assert_allclose(u.samples, whole.u.samples, rtol=1e-5, atol=1e-6)
-        assert np.all(found.iterations <= 1.15 * whole.iterations + whole.newton_iterations)
+        assert np.all(iterations <= 1.15 * whole.iterations + whole.newton_iterations)
 
 
 def assembled(comm, cells, domains, options, u):

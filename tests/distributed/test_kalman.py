@@ -94,12 +94,14 @@ def run(comm, name, **options):
     return [*whole, values(smooth.log_likelihood), roots]
 
 
-def several(comm, names):
-    """Digests of results by the name of the problem."""
+def several(comm, names, kept=None):
+    """Digests of results by the name of the problem; results of rank 0 are added to the dictionary `kept`."""
     found = {}
     for name in names:
         results = run(comm, name)
         if comm.rank == 0:
+            if kept is not None:
+                kept[name] = results
             bits = [a for k, a in enumerate(results[:-1]) if k != PREDICTED]
             found[name] = [hashlib.md5(np.ascontiguousarray(a).tobytes()).hexdigest() for a in bits]
     return found
@@ -114,11 +116,18 @@ FAST = ("short", "batch", "samples", "exact", "one lost")
 
 
 @pytest.fixture(scope="module")
-def of_one():
-    return several(distributed.serial(), FAST)
+def one_rank():
+    """Digests and results."""
+    kept = {}
+    return several(distributed.serial(), FAST, kept), kept
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.fixture(scope="module")
+def of_one(one_rank):
+    return one_rank[0]
+
+
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_results_have_the_bits_of_one_rank(mpi, of_one, ranks):
     assert mpi(several, ranks, FAST, limit=200.0)[0] == of_one
 
@@ -137,8 +146,8 @@ def expected(name):
 
 
 @pytest.mark.parametrize("name", [*FAST, *SLOW[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW[2:])])
-def test_results_are_those_without_ranks(name):
-    mean, covariance, *filtered, terms, predicted, total, _ = run(distributed.serial(), name)
+def test_results_are_those_without_ranks(one_rank, name):
+    mean, covariance, *filtered, terms, predicted, total, _ = one_rank[1].get(name) or run(distributed.serial(), name)
     exact = expected(name)
     tolerance = 1e-3 if "float32" in name else 1e-5 if name in ("wide", "one lost") else 1e-9
     scale = np.sqrt(np.max(values(exact.covariance)[np.isfinite(values(exact.covariance))]))
@@ -158,8 +167,8 @@ def test_what_has_no_elements_has_the_bits_of_the_recursion(name):
     np.testing.assert_array_equal(covariance, expected(name).covariance)
 
 
-def test_a_series_that_is_lost_leaves_the_others_their_bits():
-    together = run(distributed.serial(), "one lost")
+def test_a_series_that_is_lost_leaves_the_others_their_bits(one_rank):
+    together = one_rank[1]["one lost"]
     parts, y, about = problem("one lost")
     for k in (0, 2):
         alone = rts_smoother(
@@ -169,9 +178,9 @@ def test_a_series_that_is_lost_leaves_the_others_their_bits():
         np.testing.assert_array_equal(alone.covariance, together[1][k])
 
 
-def test_samples_have_the_bits_of_their_own_runs():
+def test_samples_have_the_bits_of_their_own_runs(one_rank):
     parts, y, about = problem("samples")
-    together = run(distributed.serial(), "samples")
+    together = one_rank[1]["samples"]
     for k in range(3):
         own = {name: a.samples[..., k] if isinstance(a, Ensemble) else a for name, a in parts.items()}
         alone = rts_smoother(LinearGaussianModel(**own, **about), y, comm=distributed.serial())
