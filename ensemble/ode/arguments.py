@@ -114,8 +114,9 @@ def stacked(value: Any, name: str) -> Ensemble:
             raise TypeError(message(NAME, name, "be real numbers", str(array.dtype)))
         value = Ensemble(array[..., None])
     assert isinstance(value, Ensemble)
-    advice = "Write Ensemble(x) for an array whose last axis is the samples." if value.ndim == 2 else ""
-    require(value.ndim == 1, NAME, name, "have one axis", f"shape {value.shape}", advice)
+    if value.ndim != 1:
+        advice = "Write Ensemble(x) for an array whose last axis is the samples." if value.ndim == 2 else ""
+        require(False, NAME, name, "have one axis", f"shape {value.shape}", advice)
     require_real(value, name)
     return value
 
@@ -137,7 +138,8 @@ def _is_of(dtype: Any, kinds: str, names: tuple[str, ...]) -> bool:
 def number(value: Any, name: str) -> Ensemble:
     """One number per sample."""
     if isinstance(value, Ensemble):
-        require(value.ndim == 0, NAME, name, "be a number or have shape ()", f"shape {value.shape}")
+        if value.ndim:
+            require(False, NAME, name, "be a number or have shape ()", f"shape {value.shape}")
         require_real(value, name)
         return value
     if isinstance(value, str | bytes):
@@ -154,23 +156,25 @@ def check_numbers(
     """Tolerances, times and step lengths of all samples are in range."""
     require(atol.shape[0] in (1, n), NAME, "atol", f"be a number or have shape ({n},)", atol.shape)
     for name in ("t[0]", "t[1]"):
-        require(_all(abs(given[name]) < np.inf), NAME, name, "be finite", _shown(numbers[name]))
+        _require_all(abs(given[name]) < np.inf, name, "be finite", numbers[name])
     for name in ("rtol", "step", "first_step"):
         if name in given:
-            require(_all(given[name] > 0.0), NAME, name, "be above zero", _shown(numbers[name]))
-            require(_all(given[name] < np.inf), NAME, name, "be finite", _shown(numbers[name]))
-    require(_all(given["max_step"] > 0.0), NAME, "max_step", "be above zero", _shown(numbers["max_step"]))
-    require(_all(absolute >= 0.0), NAME, "atol", "be zero or above", _shown(atol))
-    require(_all(absolute < np.inf), NAME, "atol", "be finite", _shown(atol))
+            _require_all(given[name] > 0.0, name, "be above zero", numbers[name])
+            _require_all(given[name] < np.inf, name, "be finite", numbers[name])
+    _require_all(given["max_step"] > 0.0, "max_step", "be above zero", numbers["max_step"])
+    _require_all(absolute >= 0.0, "atol", "be zero or above", atol)
+    _require_all(absolute < np.inf, "atol", "be finite", atol)
+
+
+def _require_all(condition: Array, name: str, requirement: str, x: Ensemble) -> None:
+    """Raise unless a condition on `x` holds for all samples; a text is made where it is needed, as calls are short."""
+    if not condition.all():
+        require(False, NAME, name, requirement, _shown(x))
 
 
 def _shown(x: Ensemble) -> Any:
     values = to_numpy(x.samples).reshape(-1)
     return float(values[0]) if values.size == 1 else f"values from {values.min():.6g} to {values.max():.6g}"
-
-
-def _all(condition: Array) -> bool:
-    return bool(condition.all())
 
 
 def sign(x: Array) -> Array:
@@ -235,15 +239,15 @@ def fixed_steps(given: dict[str, Array], direction: Array, dtype: str) -> tuple[
 
 def check_times(times: Array, given: dict[str, Array], direction: Array, t_eval: Ensemble) -> None:
     if times.shape[0]:
-        require(_all(abs(times) < np.inf), NAME, "t_eval", "be ordered, finite numbers", _shown(t_eval))
+        _require_all(abs(times) < np.inf, "t_eval", "be ordered, finite numbers", t_eval)
         steps = together(times[1:, :] - times[:-1, :], direction, np.multiply)
-        require(_all(steps >= 0.0), NAME, "t_eval", "be ordered from t0 to t1", _shown(t_eval))
+        _require_all(steps >= 0.0, "t_eval", "be ordered from t0 to t1", t_eval)
         ends = ((times[0, :], given["t[0]"], 1.0), (times[-1, :], given["t[1]"], -1.0))
         for time, end, side in ends:
             distance = together(time, end, np.subtract)
             inside = together(distance, direction, np.multiply) * side >= 0.0
             moves = together(direction, distance * 0.0, np.add) != 0.0  # t0 = t1 is the one time of a sample at rest
-            require(_all(inside & (moves | (distance == 0.0))), NAME, "t_eval", "lie between t0 and t1", _shown(t_eval))
+            _require_all(inside & (moves | (distance == 0.0)), "t_eval", "lie between t0 and t1", t_eval)
 
 
 def require_no_events(options: Mapping[str, Any], function: str, advice: str) -> None:

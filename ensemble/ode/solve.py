@@ -215,11 +215,13 @@ class Given(NamedTuple):
 def problem_of(f: Callable[..., Any], y0: Any, t: Any, *, of: Any = None, **options: Any) -> Given:
     """The checked arguments of `solve`, with its names and defaults, as a problem; `of` may read p, too."""
     o = bound_arguments(solve, NAME, f, y0, t, **options)
-    require(callable(f), NAME, "f", "be callable", repr(f))
+    if not callable(f):
+        require(False, NAME, "f", "be callable", repr(f))
     require_arguments(f, ARGUMENTS, NAME, "f")
     chosen = _method(o)
     pair = isinstance(t, list | tuple) or (isinstance(t, np.ndarray) and t.ndim == 1)
-    require(pair and len(t) == 2, NAME, "t", "be a pair (t0, t1)", repr(t))
+    if not (pair and len(t) == 2):
+        require(False, NAME, "t", "be a pair (t0, t1)", repr(t))
     y0, p = stacked(y0, "y0"), stacked(() if o.p is None else o.p, "p")
     t_eval_given = o.t_eval is not None
     t_eval = stacked(() if o.t_eval is None else o.t_eval, "t_eval")

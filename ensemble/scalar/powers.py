@@ -74,8 +74,10 @@ def _is_shortened(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether some exponent is one for which NumPy has a shortcut of other rounding."""
     if a.shape[-1] != b.shape[-1] and 1 not in (a.shape[-1], b.shape[-1]):
         return False
-    if np.result_type(a, b).kind not in "fc":
+    if (a.dtype if a.dtype == b.dtype else np.result_type(a, b)).kind not in "fc":
         return False
+    if b.size == 1:
+        return b.item() in SHORTENED
     return any(np.any(b == exponent) for exponent in SHORTENED)
 
 

@@ -316,34 +316,31 @@ def _are_constant(parts, starts, dtype):
     return all(a.shape[1] == 1 and a.dtype == dtype for a in parts) and all(a.dtype == dtype for a in starts)
 
 
-@functools.cache
-def _places_alone(nx, ny, item):
-    """The descriptors of `_filter_alone`, with the bytes from the start of its constants in place of addresses."""
-    sizes = np.array([nx * nx, nx * nx, ny * nx, ny * ny, nx, ny, nx, nx * nx])
+@functools.lru_cache(maxsize=256)
+def _places_alone(nx, ny, item, shapes):
+    """The descriptors of `_filter_alone`, with bytes from the start of its memory for addresses, and its ends."""
+    sizes = [nx * nx, nx * nx, ny * nx, ny * ny, nx, ny, nx, nx * nx, *(math.prod(shape) for shape in shapes)]
+    ends = np.cumsum(sizes)
     places = np.zeros((13, 4), np.int64)
     places[:, 3] = 1
-    places[[0, 1, 2, 3, 4, 5, 7, 8], 0] = item * (np.cumsum(sizes) - sizes)
-    return places
+    places[[0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12], 0] = item * (ends - sizes)
+    places[9:, 2] = [math.prod(shape[1:]) if shape[0] > 1 else 0 for shape in shapes]
+    return places, ends[7:].tolist()
 
 
 def _filter_alone(parts, y, shapes, predict_first):
-    """The outputs of the generated filter for one series of a constant model: two pieces of memory for all arrays.
+    """The outputs of the generated filter for one series of a constant model: one piece of memory for all arrays.
 
     To describe 13 arrays one by one takes longer than a filter of a hundred steps.
     """
     (n_steps, ny), nx, dtype = y.shape[1:], parts[0].shape[-1], y.dtype
-    constants = np.concatenate([a.reshape(-1) for a in parts])
-    y = np.ascontiguousarray(y)
-    sizes = [math.prod(shape) for shape in shapes]
-    memory = np.empty(sum(sizes), dtype)
-    places = _places_alone(nx, ny, dtype.itemsize).copy()
-    places[:9, 0] += constants.__array_interface__["data"][0]
+    layout, ends = _places_alone(nx, ny, dtype.itemsize, shapes)
+    memory, y = np.empty(ends[-1], dtype), np.ascontiguousarray(y)
+    np.concatenate([a.reshape(-1) for a in parts], out=memory[: ends[0]])
+    places = layout.copy()
+    places[:, 0] += memory.__array_interface__["data"][0]
     places[6] = y.__array_interface__["data"][0], 0, ny if n_steps > 1 else 0, 1
-    first, outs, address = 0, [], memory.__array_interface__["data"][0]
-    for row, (size, shape) in enumerate(zip(sizes, shapes, strict=True), 9):
-        places[row, 0], places[row, 2] = address + first * dtype.itemsize, size // shape[0] if shape[0] > 1 else 0
-        outs.append(memory[first : first + size].reshape((1, *shape)))
-        first += size
+    outs = [memory[first:last].reshape((1, *shape)) for first, last, shape in zip(ends, ends[1:], shapes, strict=False)]
     _generated("filter", nx, ny, True, dtype)[0].run(places.reshape(-1), 1, n_steps, predict_first)
     return outs
 

@@ -185,7 +185,7 @@ def add_block(
     before : array, shape (R,)
         How many samples each replicate has had.
     means, squares : arrays, shape (R, n_rows), float64
-        Of the samples before; overwritten.
+        Moments of the samples before; overwritten.
     low, high : arrays, shape (n_rows,)
         Overwritten by the range of the samples of this block.
     """

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._interrupts import held
 from ensemble._kernels.statistics.block_sums import Choice, add_block, choice_of
 from ensemble.scalar import Ensemble, Moments
 from ensemble.scalar.statistics.moments import moments_from, sums_of
@@ -135,14 +136,14 @@ class Stream:
         if number not in self._waiting:
             self._waiting[number] = blank(self.shape, self.dtype, self.block), np.zeros(self.block)
             self._missing[number] = self.block
-        held, weights = self._waiting[number]
+        values_held, weights = self._waiting[number]
         if values is not None:
-            held[..., places] = values
+            values_held[..., places] = values
         weights[places] = weight
         self._missing[number] -= weight.size
         if not self._missing[number]:
             del self._waiting[number], self._missing[number]
-            self._finish(number, number * self.block + np.arange(self.block), held, weights)
+            self._finish(number, number * self.block + np.arange(self.block), values_held, weights)
 
     def _finish(self, number: int, ids: np.ndarray, values: np.ndarray | None, weights: np.ndarray) -> None:
         """Take the statistics of a whole block."""
@@ -151,8 +152,9 @@ class Stream:
         if choice is None or values is None or any(m.weight != m.count for m in self._merged.moments):
             self._complete[number] = summary = self._summary(ids, values, weights)
         else:
-            summary = self._merge_in_place(choice, values)
-            self._next += 1
+            with held():  # an interrupt must not come between sums and what is known of them
+                summary = self._merge_in_place(choice, values)
+                self._next += 1
         if self.histograms is not None and values is not None and summary.low is not None:
             self._count(values.reshape(-1, ids.size), good, summary)
 
@@ -207,7 +209,8 @@ class Stream:
         if self.histograms is not None and self._uncounted.n_bytes:
             if self._is_shown:
                 self.histograms, self._is_shown = self.histograms.copy(), False
-            self._uncounted.move_to(self.histograms)
+            with held():
+                self._uncounted.move_to(self.histograms)
 
     def _summary(self, ids: np.ndarray, values: np.ndarray | None, weights: np.ndarray) -> Summary:
         """The statistics of one block."""
@@ -249,11 +252,11 @@ class Stream:
         self._sums = None  # the result has these arrays: the next block is added to copies
         histograms, self._is_shown = self.histograms, True
         parts = dict(self._complete)
-        for number, (held, weights) in self._waiting.items():
-            parts[number] = self._summary(number * self.block + np.arange(self.block), held, weights)
+        for number, (values, weights) in self._waiting.items():
+            parts[number] = self._summary(number * self.block + np.arange(self.block), values, weights)
             if histograms is not None:
                 histograms = histograms.copy() if histograms is self.histograms else histograms
-                histograms.add(held.reshape(-1, self.block)[:, weights > 0.0])
+                histograms.add(values.reshape(-1, self.block)[:, weights > 0.0])
         for number in sorted(parts):
             result.merge(parts[number])
         return result, histograms

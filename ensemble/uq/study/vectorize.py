@@ -217,20 +217,26 @@ def stacked(found: Mapping[int, dict[str, Any]], ids: np.ndarray) -> dict[str, E
     """The outputs of the samples at places `found` as ensembles over all `ids`."""
     if not found:
         return {}
-    first = next(iter(found))
+    first, places = next(iter(found)), list(found)
+    orders = set(map(tuple, found.values()))
+    if len(orders) == 1:  # the usual case: all have the same names, in one order
+        columns = zip(*(outputs.values() for outputs in found.values()), strict=True)
+        return {
+            name: Ensemble(_column(name, places, column, ids))
+            for name, column in zip(orders.pop(), columns, strict=True)
+        }
     for place, outputs in found.items():
         if outputs.keys() != found[first].keys():
             seen = f"{', '.join(map(repr, outputs))} in sample {ids[place]}"
             requirement = f"be {', '.join(map(repr, found[first]))} as in sample {ids[first]}"
             raise OutputError(message("vectorize", "outputs", requirement, seen))
-    places = list(found)
     return {
         name: Ensemble(_column(name, places, [outputs[name] for outputs in found.values()], ids))
         for name in found[first]
     }
 
 
-def _column(name: str, places: list[int], values: list[Any], ids: np.ndarray) -> np.ndarray:
+def _column(name: str, places: list[int], values: Sequence[Any], ids: np.ndarray) -> np.ndarray:
     """The samples of one output, `values` at `places`."""
     if FLOATS.issuperset(map(type, values)):
         samples = blank((), np.dtype(np.float64), ids.size)
