@@ -14,7 +14,7 @@ from ensemble.uq.inputs.mixture import Mixture
 from ensemble.uq.inputs.truncated import Truncated
 from ensemble.uq.inputs.vector import Vector
 
-__all__ = ["inputs_of_description"]
+__all__ = ["inputs_of_description", "inputs_that_say_themselves"]
 
 
 def inputs_of_description(description: Mapping[str, Any]) -> Inputs | None:
@@ -38,6 +38,17 @@ def inputs_of_description(description: Mapping[str, Any]) -> Inputs | None:
     own = rebuilt["inputs"]
     wanted = {name: own.get(name) if is_array(one) else one.get("coefficients", one) for name, one in described.items()}
     return inputs if rebuilt == {**description, "inputs": wanted} else None
+
+
+def inputs_that_say_themselves(description: Mapping[str, Any]) -> Inputs | None:
+    """Those of the inputs whose own description says all of them, without correlations; None where none does."""
+    found: dict[str, Any] = {}
+    described = description.get("inputs", {})
+    for name in described:
+        alone = inputs_of_description({"names": [name], "inputs": {name: described[name]}})
+        if alone is not None:
+            found[name] = variable_of(described[name])
+    return Inputs(**found) if found else None
 
 
 def is_array(described: Mapping[str, Any]) -> bool:

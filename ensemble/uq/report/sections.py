@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,11 @@ def run_section(source: Source) -> Section:
     return "run", "What was run", section("run", "What was run", listed(facts))
 
 
+def is_not_said(described: Mapping[str, Any]) -> bool:
+    """Whether an input that has no density is one that a page would draw, if it knew its distribution."""
+    return described.get("kind", "constant") != "constant" and "coefficients" not in described
+
+
 def inputs_section(source: Source, pictures: Pictures) -> Section | None:
     """The inputs: distributions and their densities, correlations."""
     described = source.manifest.get("inputs", {}).get("inputs", {})
@@ -66,8 +71,11 @@ def inputs_section(source: Source, pictures: Pictures) -> Section | None:
     drawn = [(name, pictures.density(name, variable)) for name, variable in variables[:MOST_PICTURES]]
     figures = [figure(picture, caption_of(name)) for name, picture in drawn if picture is not None]
     parts += [element("div", *figures, class_="pictures small")] if figures else []
-    if not variables and any("kind" in one and one["kind"] != "constant" for one in described.values()):
-        text = "Densities are not drawn: the store does not say the distributions of all inputs."
+    known = {name.partition("[")[0] for name, _ in variables}
+    unknown = [name for name, one in described.items() if is_not_said(one) and name not in known]
+    if source.inputs is None and unknown:
+        names = ", ".join(unknown[:MOST_LISTED])
+        text = f"Densities are not drawn of {names}: the store does not say their distributions."
         parts.append(paragraph(text, class_="note"))
     table_of_pairs = (source.manifest["inputs"].get("correlation") or {}).get("pairs") or []
     if table_of_pairs:

@@ -13,6 +13,7 @@ import numpy as np
 from ensemble._version import __version__
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import labels_of
+from ensemble.uq.inputs.stored import inputs_that_say_themselves
 from ensemble.uq.inputs.variable import Variable
 from ensemble.uq.store.costs import Cost
 from ensemble.uq.store.store import PRIVATE
@@ -90,12 +91,11 @@ class Source:
 
     @property
     def variables(self) -> list[tuple[str, Variable]]:
-        """The inputs of one number, and the components of vectors, that are not constant; empty where not known."""
-        if self.inputs is None:
-            return []
+        """The inputs of one number, and the components of vectors, that are not constant, where they are known."""
         found = []
         described = self.manifest.get("inputs", {}).get("inputs", {})
-        for name, variable in self.inputs.variables.items():
+        inputs = self.inputs or inputs_that_say_themselves(self.manifest.get("inputs", {}))
+        for name, variable in () if inputs is None else inputs.variables.items():
             if "coefficients" in described.get(name, {}):
                 continue  # those of a field say little
             parts = variable.components()

@@ -52,6 +52,8 @@ def duration(seconds: float) -> str:
 def described_input(described: Mapping[str, Any]) -> tuple[str, str]:
     """The kind of an input and its parameters, from a description in a manifest; unknown ones by their kind."""
     kind = str(described.get("kind", "unknown"))
+    if kind == "scipy" and ("digest" in described or "inverse" in described):  # of values, or of a histogram
+        return ("given values" if "digest" in described else "given distribution"), ""
     if kind in ("scipy", "own"):
         parameters = described.get("parameters")
         return str(described.get("distribution", kind)), pairs(parameters) if isinstance(parameters, Mapping) else ""

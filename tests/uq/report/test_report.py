@@ -274,7 +274,10 @@ def test_inputs_that_a_store_cannot_say_are_named_so(tmp_path):
     inputs = en.Inputs(a=Own(), b=stats.norm())
     en.propagate(lambda x: {"y": x.a + x.b}, inputs, 64, seed=5, store=tmp_path / "run.zarr", progress=False)
     page = Page(en.uq.open_study(tmp_path / "run.zarr").report().html)
-    assert "does not say the distributions of all inputs" in page.all("main")[0]["text"]
+    text = page.all("main")[0]["text"]
+    assert "does not say the distributions of all inputs" in text and "Densities are not drawn of a:" in text
+    drawn = [one["aria-label"] for one in page.all("svg") if "of the input" in one.get("aria-label", "")]
+    assert len(drawn) == 1 and drawn[0].startswith("Density of the input b, highest at 0")
     assert [row[0] for row in page.table("Correlation of ranks with y")[1:]] == ["b", "a"]
 
 
