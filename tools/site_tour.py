@@ -1,4 +1,4 @@
-"""A tour of the built site in headless Chromium: what a visitor sees, at two widths.
+"""A tour of the built site in headless Chromium: what a visitor sees, at two widths, dark and light.
 
 ``python -m tools.site_tour docs/_build/html`` needs ``pip install playwright axe-core-python`` and a Chromium (its path
 in CHROMIUM, /usr/bin/chromium by default). It prints a line for each page and ends with status 1 where something is
@@ -29,10 +29,14 @@ from typing import Any
 
 PAGES = (
     "index.html", "tour.html", "start.html", "choose.html", "faq.html", "glossary.html", "examples/index.html",
-    "howto/solvers.html", "howto/mcmc.html", "speed.html", "api/index.html", "api/ensemble.krylov.html",
+    "howto/solvers.html", "howto/mcmc.html", "beside/nile.html", "speed.html", "api/index.html",
+    "api/ensemble.krylov.html",
 )  # fmt: skip
 WIDTHS = {400: 800, 1400: 900}
 """Of the window in pixels, and its height: what lies below it is below the fold."""
+
+SCHEMES = {400: "dark", 1400: "light"}
+"""Colours of the pages at each width."""
 
 FIRST_FIGURES = ("index.html", "examples/index.html", "howto/mcmc.html")
 """Pages whose first figure is seen without scrolling."""
@@ -138,7 +142,8 @@ def tour(folder: Path, pages: tuple[str, ...] = PAGES) -> list[str]:
         program = os.environ.get("CHROMIUM", "/usr/bin/chromium")
         browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         for width, height in WIDTHS.items():
-            context = browser.new_context(viewport={"width": width, "height": height})
+            viewport = {"width": width, "height": height}
+            context = browser.new_context(viewport=viewport, color_scheme=SCHEMES[width])
             context.grant_permissions(["clipboard-read", "clipboard-write"])
             page = context.new_page()
             page.route("**/*", lambda route: route.continue_() if address in route.request.url else route.abort())
