@@ -4,6 +4,8 @@ import gc
 import inspect
 import os
 import re
+import signal
+import threading
 from pathlib import Path
 
 # Before NumPy is imported. Threads of OpenBLAS and OpenMP that wait by spinning take the core from the other worker:
@@ -12,6 +14,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # JAX would take the memory of a device from the other workers.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+# A job of a shell's background inherits that Ctrl-C is ignored: tests of interrupts waited a minute, and failed.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import numpy as np
 import pytest

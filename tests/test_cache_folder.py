@@ -195,7 +195,7 @@ import ensemble as en
 from ensemble._kernels.krylov import vectors
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
-    x = en.Ensemble(np.linspace(0.1, 2.0, 300).reshape(100, 3))
+    x = en.Ensemble(np.linspace(0.1, 2.0, 400).reshape(100, 4))
     k = 0.7
     y = en.fuse(lambda u, xp: xp.sqrt(u) * k + xp.where(u > 1.0, u, 0.0))(x).samples
     total = vectors.dot(y, y, None)

@@ -8,7 +8,7 @@ import pytest
 from ensemble._compile import cuda, numba
 from ensemble._compile.registry import one_complex_type
 from ensemble._kernels.all_kernels import KERNELS
-from ensemble._kernels.direct.by_tiles import factorized_tiles, has_tiles
+from ensemble._kernels.direct.forms.by_tiles import factorized_tiles, has_tiles
 from ensemble._kernels.sparse.complex_numbers import magnitudes, quotients, times
 from ensemble.gallery import poisson
 from ensemble.linalg import CrsMatrix

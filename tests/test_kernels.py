@@ -11,7 +11,7 @@ from ensemble._compile import numba
 from ensemble._compile.registry import kernel
 from ensemble._compile.work_sharing import WorkSharing
 from ensemble._kernels.all_kernels import KERNELS
-from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from tests import cases
 from tests.cases import CASES, SEED, SUMS_DIFFER, all_cases, device_cases, rebuilt, results, tolerance
 from tests.conftest import EVERY_WIDTH, every_object

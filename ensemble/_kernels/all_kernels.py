@@ -2,7 +2,8 @@
 
 from ensemble._compile.registry import KERNELS
 from ensemble._kernels.dense import small, symmetric3  # noqa: F401
-from ensemble._kernels.direct import factors, inverse, on_device, triangular  # noqa: F401
+from ensemble._kernels.direct import inverse, on_device  # noqa: F401
+from ensemble._kernels.direct.forms import factors, triangular  # noqa: F401
 from ensemble._kernels.fem import assembly, element, element_matrices, matrix_free  # noqa: F401
 from ensemble._kernels.kalman import recursions, sums  # noqa: F401
 from ensemble._kernels.krylov import backward_error, basis, bicgstab, minres, narrowing, vectors  # noqa: F401

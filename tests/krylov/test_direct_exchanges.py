@@ -135,7 +135,7 @@ def test_units_are_those_of_the_reference(n_samples, rng):
 @pytest.mark.parametrize("form", ["flat", "rows"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_elimination_is_a_samples_own_exactly_where_its_pivots_are(kind, form, rng, monkeypatch):
-    from ensemble.linalg import orderings
+    from ensemble.linalg.factorizations import orderings
 
     if form == "rows":
         monkeypatch.setattr(orderings, "FLAT", -1)

@@ -5,8 +5,8 @@ import pytest
 
 from ensemble._backend import to_numpy
 from ensemble._kernels.direct import bands
-from ensemble._kernels.direct.factors import factorized
-from ensemble._kernels.direct.triangular import factor_solve
+from ensemble._kernels.direct.forms.factors import factorized
+from ensemble._kernels.direct.forms.triangular import factor_solve
 from tests.linalg.eliminated_graphs import banded, elimination, matrices, network
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")

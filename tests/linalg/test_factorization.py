@@ -7,8 +7,9 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 from ensemble import Ensemble
-from ensemble._kernels.direct import factors, inverse, triangular
-from ensemble._kernels.direct.minimum_degree import minimum_degree
+from ensemble._kernels.direct import inverse
+from ensemble._kernels.direct.forms import factors, triangular
+from ensemble._kernels.direct.symbolic.minimum_degree import minimum_degree
 from ensemble.krylov import gmres
 from ensemble.linalg import CrsGraph, CrsMatrix, Factorization, SymmetricCrsMatrix
 from ensemble.linalg.factorizations import orderings

@@ -6,9 +6,9 @@ import pytest
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._kernels.direct import levels, on_device, slots
 from ensemble._kernels.direct.chains import is_chain
-from ensemble._kernels.direct.factors import factorized
-from ensemble._kernels.direct.schedules import LAZY
-from ensemble._kernels.direct.triangular import factor_solve
+from ensemble._kernels.direct.forms.factors import factorized
+from ensemble._kernels.direct.forms.triangular import factor_solve
+from ensemble._kernels.direct.symbolic.schedules import LAZY
 from ensemble.krylov import direct
 from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization
 from ensemble.scalar import Ensemble

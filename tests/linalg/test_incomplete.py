@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from ensemble._kernels.direct import factors
+from ensemble._kernels.direct.forms import factors
 from ensemble.gallery import convection_diffusion, poisson
 from ensemble.krylov import cg, gmres
 from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from ensemble._kernels.direct import elimination
-from ensemble._kernels.direct import nested_dissection as dissection
 from ensemble._kernels.direct.bands import half_width
-from ensemble._kernels.direct.nested_dissection import nested_dissection
-from ensemble._kernels.direct.supernodes import merged_rows, padded_columns
+from ensemble._kernels.direct.symbolic import elimination
+from ensemble._kernels.direct.symbolic import nested_dissection as dissection
+from ensemble._kernels.direct.symbolic.nested_dissection import nested_dissection
+from ensemble._kernels.direct.symbolic.supernodes import merged_rows, padded_columns
 from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization
 from ensemble.linalg.factorizations import orderings
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ensemble._kernels.direct.schedules import LAZY, NONE, TERMS, chunked, row_positions, scheduled
 from ensemble._kernels.direct.slot_tasks import factor_work, solve_work
+from ensemble._kernels.direct.symbolic.schedules import LAZY, NONE, TERMS, chunked, row_positions, scheduled
 from tests.linalg.eliminated_graphs import banded, elimination, matrices, network
 
 GRAPHS = {"network": network(), "band": banded(40, 5)}

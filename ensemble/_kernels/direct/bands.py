@@ -11,8 +11,8 @@ import numpy as np
 
 from ensemble._compile import cuda
 from ensemble._kernels.direct.chains import LDLT, LU, TRANSPOSED, orders_of
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.levels import MOST_ROW_BYTES, factor_outputs, kept_lists, layout_of, solution_arrays
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["MOST_HALF", "band_factorized", "band_solved", "half_width"]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from ensemble._backend import asarray_like
 from ensemble._compile import cuda
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.levels import factor_outputs, kept_lists, layout_of, solution_arrays
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["LDLT", "LU", "TRANSPOSED", "chain_factorized", "chain_solved", "is_chain", "orders_of"]
 

@@ -14,8 +14,8 @@ from ensemble._compile.lanes.arithmetic import absolute
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import compiled, prange
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.tiles import Tiles, aligned
+from ensemble._kernels.direct.forms.tiles import Tiles, aligned
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["element_growth", "jobs_of", "padded"]
 

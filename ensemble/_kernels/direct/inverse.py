@@ -16,7 +16,7 @@ from ensemble._compile.allocation import new, new_full
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.numba import compiled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.direct.tiles import tiles_by_width
+from ensemble._kernels.direct.forms.tiles import tiles_by_width
 
 __all__ = ["FilledGraph", "selected_inverse"]
 

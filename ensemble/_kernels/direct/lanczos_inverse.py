@@ -8,9 +8,9 @@ import numpy as np
 
 from ensemble._compile.lanes.types import zeros
 from ensemble._compile.numba import compiled, per_width, prange
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.tiles import aligned
-from ensemble._kernels.direct.triangular import ahead_of, graph_arrays, order_of, solve_tile
+from ensemble._kernels.direct.forms.tiles import aligned
+from ensemble._kernels.direct.forms.triangular import ahead_of, graph_arrays, order_of, solve_tile
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble._kernels.krylov.lanczos import Basis
 from ensemble._kernels.krylov.lanczos_steps import INTERLEAVED, end_of_step
 

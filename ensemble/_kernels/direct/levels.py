@@ -19,7 +19,7 @@ from ensemble._compile import cuda, device
 from ensemble._compile.allocation import new_full
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import compiled_arrays, compiled_procedure
-from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = [
     "MOST_MULTIPLY_ADDS",

@@ -12,11 +12,11 @@ from ensemble._backend import asarray_like, to_numpy
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.bands import band_factorized, band_solved
 from ensemble._kernels.direct.chains import chain_factorized, chain_solved
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.factors import factorized
+from ensemble._kernels.direct.forms.factors import factorized
+from ensemble._kernels.direct.forms.triangular import factor_solve
 from ensemble._kernels.direct.levels import MOST_MULTIPLY_ADDS, factorized_by_levels, solved_by_levels
 from ensemble._kernels.direct.slots import slots_factorized, slots_solved
-from ensemble._kernels.direct.triangular import factor_solve
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["factorized_with_solution"]
 

@@ -20,8 +20,8 @@ from ensemble._compile.lanes.arithmetic import absolute, any_lane
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import compiled, compiled_procedure, inner, per_width, prange, tiles
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.growth import SMALL, jobs_of, padded
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = [
     "BETTER", "CANDIDATE", "THRESHOLD", "Sequence", "follows", "other_pivots", "pivot_sequence", "sizes_in"

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._kernels.direct.schedules import NONE, TERMS, Schedule, chunked, scheduled
 from ensemble._kernels.direct.slot_tasks import Work
+from ensemble._kernels.direct.symbolic.schedules import NONE, TERMS, Schedule, chunked, scheduled
 
 __all__ = [
     "FEW_COPIES",

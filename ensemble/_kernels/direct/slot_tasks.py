@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.levels import multiply_adds_of, triangles
-from ensemble._kernels.direct.schedules import NONE, Tasks, row_positions
+from ensemble._kernels.direct.symbolic.elimination import Elimination
+from ensemble._kernels.direct.symbolic.schedules import NONE, Tasks, row_positions
 
 __all__ = ["Work", "factor_work", "solve_work"]
 

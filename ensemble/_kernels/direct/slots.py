@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile import cuda, device
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.levels import MOST_ROW_BYTES, factor_outputs, kept_lists, layout_of, solution_arrays
 from ensemble._kernels.direct.slot_records import (
     FEW_COPIES,
@@ -31,6 +30,7 @@ from ensemble._kernels.direct.slot_records import (
     program,
 )
 from ensemble._kernels.direct.slot_tasks import factor_work, solve_work
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["slots_factorized", "slots_solved"]
 

@@ -19,8 +19,8 @@ from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.equilibration import MANTISSA, ONE
-from ensemble._kernels.direct.flat import LU, factor_solve_one, solve_one
-from ensemble._kernels.direct.flat_tiles import SMALL
+from ensemble._kernels.direct.forms.flat import LU, factor_solve_one, solve_one
+from ensemble._kernels.direct.forms.flat_tiles import SMALL
 from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
 from ensemble._kernels.direct.tile_stages import (
     either,

@@ -13,7 +13,7 @@ import numpy as np
 from ensemble._compile.lanes.types import zeros
 from ensemble._compile.numba import SMALL, compiled, empty, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.flat import LU, solve_one
+from ensemble._kernels.direct.forms.flat import LU, solve_one
 from ensemble._kernels.ode.lock_step import threads_of
 from ensemble._kernels.ode.program import store_tile
 from ensemble._typing import Array

@@ -2,7 +2,7 @@
 
 What `rodas_steps.py` does for a tile, with the same bits: registers hold entries of one sample's vectors instead of one
 entry of several samples. A row of factors is changed by all rows above it, the nearest last, so that every entry
-has its products in the order of `direct/flat.py`. Entries of a register of the row are changed together, but for
+has its products in the order of `direct/forms/flat.py`. Entries of a register of the row are changed together, but for
 those that the row above does not have.
 """
 
@@ -31,7 +31,7 @@ from ensemble._compile.plain_code import (
     spread,
     store,
 )
-from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble._kernels.ode.batches import batches_of, run_batches
 from ensemble._kernels.ode.lock_step_control import Plan, committed, judged, planned
 from ensemble._kernels.ode.program import Program

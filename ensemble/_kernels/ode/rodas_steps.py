@@ -17,8 +17,8 @@ from ensemble._compile.lanes.arithmetic import absolute
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import compiled, inner, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.flat import LU, factor_one, solve_one
+from ensemble._kernels.direct.forms.flat import LU, factor_one, solve_one
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble._kernels.ode.program import Program, interpret_one, load_tile, store_tile, width_of
 from ensemble._typing import Array
 

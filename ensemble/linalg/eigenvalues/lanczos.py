@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.numba import heard
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.lanczos_inverse import extend_by_inverse
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble._kernels.krylov.lanczos import Basis, width_of
 from ensemble._kernels.krylov.rayleigh import rayleigh_quotients
 from ensemble._kernels.krylov.vectors import dot

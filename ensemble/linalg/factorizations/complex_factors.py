@@ -14,11 +14,11 @@ import numpy as np
 from ensemble._backend import contiguous
 from ensemble._compile.kept_memory import empty
 from ensemble._compile.numba import heard
-from ensemble._kernels.direct.by_tiles import factorized_tiles, has_tiles, solved_at_once, solved_tiles
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.factors import factorized
-from ensemble._kernels.direct.tiles import Tiles
-from ensemble._kernels.direct.triangular import factor_solve
+from ensemble._kernels.direct.forms.by_tiles import factorized_tiles, has_tiles, solved_at_once, solved_tiles
+from ensemble._kernels.direct.forms.factors import factorized
+from ensemble._kernels.direct.forms.tiles import Tiles
+from ensemble._kernels.direct.forms.triangular import factor_solve
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._typing import Ids
 from ensemble.linalg.crs_matrix import CrsMatrix

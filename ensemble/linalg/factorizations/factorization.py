@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import message, one_of, require
 from ensemble._compile.numba import heard
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.growth import element_growth
 from ensemble._kernels.direct.inverse import FilledGraph, selected_inverse
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._keywords import explains_construction
 from ensemble._typing import DType

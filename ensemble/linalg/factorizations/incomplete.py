@@ -8,7 +8,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._check import integer, positive, require
-from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble._keywords import explains_construction
 from ensemble._typing import DType
 from ensemble.linalg.bridge.host import host_matrix

@@ -15,15 +15,15 @@ from scipy.sparse.csgraph import (
 from ensemble._backend import to_numpy
 from ensemble._check import array_of, message, require
 from ensemble._interrupts import go_on
-from ensemble._kernels.direct import elimination as kernels
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.equilibration import units_of
-from ensemble._kernels.direct.fill_levels import levels_of_fill
-from ensemble._kernels.direct.flat import flat_list
+from ensemble._kernels.direct.forms.flat import flat_list
 from ensemble._kernels.direct.inverse import FilledGraph
-from ensemble._kernels.direct.minimum_degree import minimum_degree
-from ensemble._kernels.direct.nested_dissection import nested_dissection
-from ensemble._kernels.direct.supernodes import merged_rows, padded_columns, supernodes_of
+from ensemble._kernels.direct.symbolic import elimination as kernels
+from ensemble._kernels.direct.symbolic.elimination import Elimination
+from ensemble._kernels.direct.symbolic.fill_levels import levels_of_fill
+from ensemble._kernels.direct.symbolic.minimum_degree import minimum_degree
+from ensemble._kernels.direct.symbolic.nested_dissection import nested_dissection
+from ensemble._kernels.direct.symbolic.supernodes import merged_rows, padded_columns, supernodes_of
 from ensemble._kernels.sparse.product_graphs import transpose_graph
 from ensemble.linalg.graph import CrsGraph
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._kernels.direct.elimination import Elimination
 from ensemble._kernels.direct.equilibration import Units, units_of
 from ensemble._kernels.direct.pivot_sequences import BETTER, CANDIDATE, Sequence, follows, pivot_sequence, sizes_in
 from ensemble._kernels.direct.solved_at_once import Pivots
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.factorizations.condition import one_norms, reciprocal_conditions
 from ensemble.linalg.factorizations.orderings import FLAT, elimination_of, inverse_order, matched_rows, with_places

@@ -15,18 +15,18 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, copy_in
 from ensemble._check import kind_of, message, one_of, places_of, require, samples_text
 from ensemble._compile.numba import LONG, heard
 from ensemble._compile.registry import into
-from ensemble._kernels.direct.by_tiles import (
+from ensemble._kernels.direct.forms.by_tiles import (
     empty_tiles,
     factorized_tiles,
     has_tiles,
     solved_at_once,
     solved_tiles,
 )
-from ensemble._kernels.direct.copies import copy_samples
-from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.forms.copies import copy_samples
+from ensemble._kernels.direct.forms.tiles import Tiles
+from ensemble._kernels.direct.forms.triangular import factor_solve
 from ensemble._kernels.direct.on_device import factorized_with_solution
-from ensemble._kernels.direct.tiles import Tiles
-from ensemble._kernels.direct.triangular import factor_solve
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 from ensemble._kernels.sparse.complex_numbers import complex_of
 from ensemble._typing import Ids
 from ensemble.linalg.bridge.factors import product, source_and_host

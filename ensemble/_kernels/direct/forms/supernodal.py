@@ -11,8 +11,8 @@ Operations: a multiply-add takes half a load; an entry of the panel is loaded an
 from __future__ import annotations
 
 from ensemble._compile.plain_code import LANES, Integers, Numbers, Register, behind, entry, inlined, load, plain, store
-from ensemble._kernels.direct.sample_blocks import pack_lower, pack_upper, subtract_four, subtract_rows
-from ensemble._kernels.direct.tiles import reciprocal
+from ensemble._kernels.direct.forms.sample_blocks import pack_lower, pack_upper, subtract_four, subtract_rows
+from ensemble._kernels.direct.forms.tiles import reciprocal
 
 __all__ = ["BLOCK", "FACTORS", "factor_tile"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._kernels.direct import flat_tiles, panel_tiles
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.tiles import Tiles
+from ensemble._kernels.direct.forms import flat_tiles, panel_tiles
+from ensemble._kernels.direct.forms.tiles import Tiles
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["empty_tiles", "factorized_tiles", "has_tiles", "solved_at_once", "solved_tiles"]
 

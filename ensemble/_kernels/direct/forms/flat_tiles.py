@@ -17,8 +17,8 @@ from ensemble._compile.kept_memory import empty
 from ensemble._compile.lanes.types import zeros
 from ensemble._compile.numba import compiled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one
-from ensemble._kernels.direct.tiles import Tiles, aligned, fill_broken, read_tile, runs_of_tiles, write_tile
+from ensemble._kernels.direct.forms.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one
+from ensemble._kernels.direct.forms.tiles import Tiles, aligned, fill_broken, read_tile, runs_of_tiles, write_tile
 
 __all__ = ["empty_tiles", "factorized_tiles", "solved_at_once", "solved_tiles"]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ensemble._compile.numba import compiled_procedure, compiled_serial
-from ensemble._kernels.direct.elimination import Elimination
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["LAZY", "NONE", "TERMS", "ZERO_SLOT", "Chunks", "Schedule", "Tasks", "chunked", "row_positions", "scheduled"]
 

@@ -32,9 +32,9 @@ from ensemble._compile.plain_code import (
     store,
 )
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.flat import LU, SYMMETRIC, TRANSPOSED
-from ensemble._kernels.direct.tiles import aligned, runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.forms.flat import LU, SYMMETRIC, TRANSPOSED
+from ensemble._kernels.direct.forms.tiles import aligned, runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["ahead_of", "factor_solve", "graph_arrays", "order_of", "solve_tile", "solve_tiles"]
 

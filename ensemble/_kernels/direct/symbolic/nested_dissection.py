@@ -11,7 +11,7 @@ import numpy as np
 
 from ensemble._compile.allocation import new_full
 from ensemble._compile.numba import compiled_procedure, inner
-from ensemble._kernels.direct.minimum_degree import minimum_degree
+from ensemble._kernels.direct.symbolic.minimum_degree import minimum_degree
 from ensemble._kernels.sparse.breadth_first import far_vertex, levels
 
 __all__ = ["nested_dissection"]

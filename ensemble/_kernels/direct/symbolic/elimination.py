@@ -11,7 +11,7 @@ import numpy as np
 
 from ensemble._compile.allocation import new, new_full
 from ensemble._compile.numba import compiled_procedure, inner
-from ensemble._kernels.direct.supernodes import Supernodes
+from ensemble._kernels.direct.symbolic.supernodes import Supernodes
 
 __all__ = [
     "Elimination",

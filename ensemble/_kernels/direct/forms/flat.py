@@ -31,7 +31,7 @@ from ensemble._compile.plain_code import (
     prefetch,
     store,
 )
-from ensemble._kernels.direct.tiles import begun, reciprocal
+from ensemble._kernels.direct.forms.tiles import begun, reciprocal
 
 __all__ = ["LU", "SYMMETRIC", "TRANSPOSED", "factor_one", "factor_solve_one", "flat_list", "solve_one"]
 

@@ -30,9 +30,9 @@ from ensemble._compile.plain_code import (
     store,
 )
 from ensemble._compile.registry import into, kernel
-from ensemble._kernels.direct.by_tiles import factorized_tiles, has_tiles
-from ensemble._kernels.direct.elimination import Elimination
-from ensemble._kernels.direct.tiles import aligned, begun, reciprocal, runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.forms.by_tiles import factorized_tiles, has_tiles
+from ensemble._kernels.direct.forms.tiles import aligned, begun, reciprocal, runs_of_tiles, tiles_by_width
+from ensemble._kernels.direct.symbolic.elimination import Elimination
 
 __all__ = ["factorized"]
 

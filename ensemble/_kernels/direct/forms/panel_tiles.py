@@ -15,10 +15,10 @@ from ensemble._compile.allocation import new
 from ensemble._compile.kept_memory import empty, empty_like
 from ensemble._compile.lanes.types import zeros
 from ensemble._compile.numba import compiled, prange, thread_count
-from ensemble._kernels.direct.flat import LU, SYMMETRIC
-from ensemble._kernels.direct.supernodal import BLOCK, FACTORS, factor_tile
-from ensemble._kernels.direct.tiles import Tiles, aligned, fill_broken, read_tile, write_tile
-from ensemble._kernels.direct.triangular import ahead_of, graph_arrays, solve_tile, solve_tiles
+from ensemble._kernels.direct.forms.flat import LU, SYMMETRIC
+from ensemble._kernels.direct.forms.supernodal import BLOCK, FACTORS, factor_tile
+from ensemble._kernels.direct.forms.tiles import Tiles, aligned, fill_broken, read_tile, write_tile
+from ensemble._kernels.direct.forms.triangular import ahead_of, graph_arrays, solve_tile, solve_tiles
 
 __all__ = ["empty_panels", "factorized_panels", "solved_panels"]
 
