@@ -9,11 +9,12 @@ Bytes that must move, float64: ``8 S (nnz + 2 n)``. A tile takes ``64 (nnz + n_v
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._compile.kept_memory import empty
+from ensemble._compile.kept_memory import workspace
 from ensemble._compile.lanes.arithmetic import any_lane, from_bits
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, prange, thread_count
@@ -102,22 +103,49 @@ class Pivots(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """What was found for each sample, all arrays of shape (n_chosen,) but `norms`."""
+    """What was found for each sample; the views have the shape (n_chosen,) but `norms`."""
 
-    left: np.ndarray
-    """True for a sample that takes other pivots, has other zeros, or whose backward error stays too large."""
-    other: np.ndarray
-    """True for a sample that takes other pivots, has other zeros or is not finite."""
-    doubtful: np.ndarray
-    """True for a sample whose digits are to be tried: its last correction is large, its residual, or a pivot small."""
-    error: np.ndarray
-    entries: np.ndarray
-    norm: np.ndarray
-    norm_b: np.ndarray
-    steps: np.ndarray
-    prints: np.ndarray
-    norms: np.ndarray
-    """Norms of residuals after each refinement, shape (steps + 1, n_chosen)."""
+    rows: np.ndarray
+    """All numbers, shape (HISTORY + steps + 1, n_chosen)."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no sample is left, other or doubtful, and all norms are numbers."""
+        return not self.rows[LEFT : DOUBTFUL + 1].any() and math.isfinite(self.rows[NORM].max())
+
+    @property
+    def left(self) -> np.ndarray:
+        """True for a sample that takes other pivots, has other zeros, or whose backward error stays too large."""
+        return self.rows[LEFT] != 0.0  # type: ignore[no-any-return]
+
+    @property
+    def other(self) -> np.ndarray:
+        """True for a sample that takes other pivots, has other zeros or is not finite."""
+        return self.rows[OTHER] != 0.0  # type: ignore[no-any-return]
+
+    @property
+    def doubtful(self) -> np.ndarray:
+        """True for a sample whose digits are to be tried: its last correction or residual is large, or a pivot small.
+
+        Where samples are left, this means nothing for them.
+        """
+        return self.rows[DOUBTFUL] != 0.0  # type: ignore[no-any-return]
+
+    @property
+    def steps(self) -> np.ndarray:
+        """Refinements of each sample."""
+        return self.rows[STEPS].astype(np.int64)
+
+    @property
+    def norms(self) -> np.ndarray:
+        """Norms of residuals after each refinement, shape (steps + 1, n_chosen)."""
+        return self.rows[HISTORY:]
+
+    error = property(lambda self: self.rows[ERROR])
+    entries = property(lambda self: self.rows[ENTRIES])
+    norm = property(lambda self: self.rows[NORM])
+    norm_b = property(lambda self: self.rows[NORM_B])
+    prints = property(lambda self: self.rows[PRINTS])
 
 
 @functools.cache
@@ -293,16 +321,10 @@ def solved_at_once(
     size = (pivots.places.size + pivots.n_values + 8 * n) * width
     small = size * n_tiles <= SMALL
     n_runs = 1 if small else min(n_tiles, thread_count())
-    work = empty((n_runs * size,), np.float64)
-    _solutions(width)(
-        values.reshape(-1), b.reshape(-1), n_samples if b.ndim > 1 else 0, x.reshape(-1), samples, outs, x.shape[1],
-        own_rtol, found.reshape(-1), work, *pivots, n_samples, limits.numbers, limits.steps, n_tiles, n_runs,
-        threads=ONE_THREAD if small else ALL_THREADS,
-    )  # fmt: skip
-    found = found[:, :count]
-    left, other, doubtful = found[LEFT : DOUBTFUL + 1] != 0.0
-    error, entries, norm, norm_b = found[ERROR : NORM_B + 1]
-    return Solved(
-        left, other, doubtful, error, entries, norm, norm_b, found[STEPS].astype(np.int64), found[PRINTS],
-        found[HISTORY:],
-    )  # fmt: skip
+    with workspace((n_runs * size,), np.float64) as work:
+        _solutions(width)(
+            values.reshape(-1), b.reshape(-1), n_samples if b.ndim > 1 else 0, x.reshape(-1), samples, outs, x.shape[1],
+            own_rtol, found.reshape(-1), work, *pivots, n_samples, limits.numbers, limits.steps, n_tiles, n_runs,
+            threads=ONE_THREAD if small else ALL_THREADS,
+        )  # fmt: skip
+    return Solved(found[:, :count] if lanes > count else found)
