@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.kept_memory import empty
-from ensemble._kernels.direct.extended import MARGIN, corrected, extended_residual
+from ensemble._kernels.direct.equilibration import prints_of
+from ensemble._kernels.direct.extended import corrected, extended_residual
 from ensemble._kernels.krylov.backward_error import backward_error
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.krylov._conditions import digits_kept, limits_of, pivoted_condition
@@ -38,8 +39,8 @@ CONTRACTION = 0.25
 CLOSE = 2.0**-58
 """Last correction of a component, over the component, above which this one is not known to its last digit."""
 
-NEGLIGIBLE = 2.0**-70
-"""Share of every row up to which a component that is not known is zero: what is left where numbers cancel."""
+NEGLIGIBLE = 2.0**-40
+"""Share of the first correction of a component up to which the component is rounding alone, and zero."""
 
 DOUBT = 1e-4
 """First correction of a component, over the component, from which on the digits of a solution are tried."""
@@ -55,45 +56,15 @@ TOGETHER = 32
 
 
 class _Refined(NamedTuple):
-    """Sums of two numbers, and what is known of them per sample."""
+    """Solutions, and what is known of them per sample."""
 
     x: np.ndarray
-    low: np.ndarray
-    change: np.ndarray
-    """The last correction."""
     first: np.ndarray
     """The largest first correction of a component over the component."""
     certain: np.ndarray
     """True where x is the exact solution rounded, whatever the factors are."""
     settled: np.ndarray
     """True where the last correction changes no digit of x, and for certain samples."""
-    odd: np.ndarray
-    """True where residuals do not have their digits."""
-
-    def without_noise(self, A: CrsMatrix, b: np.ndarray) -> _Refined:
-        """Set components to zero that are rounding alone, and judge the samples anew that have such ones."""
-        doubtful = np.flatnonzero(~(self.certain | self.odd) & np.isfinite(self.x).all(axis=0))
-        if not doubtful.size:
-            return self
-        own = A if A.n_samples == 1 else A.take_samples(doubtful)
-        x, low, change = (array[:, doubtful] for array in (self.x, self.low, self.change))
-        magnitudes = np.abs(own.values)
-        size = CrsMatrix(own.graph, magnitudes).apply(np.abs(x)) + np.abs(b[:, doubtful])
-        row, column = own.graph.row_of_entry, own.graph.indices
-        share = np.zeros(x.shape)
-        part = magnitudes * np.abs(x)[column]
-        np.maximum.at(share, column, np.where(part > 0.0, part / size[row], 0.0))
-        noise = (np.abs(change) > CLOSE * np.abs(x)) & (share <= NEGLIGIBLE)
-        x, low, change = (np.where(noise, 0.0, array) for array in (x, low, change))
-        margin = MARGIN * np.abs(change)
-        same = (x + (low + margin) == x) & (x + (low - margin) == x)
-        found = noise.any(axis=0)
-        settled = found & (np.abs(change) <= CLOSE * np.abs(x)).all(axis=0)
-        certain = settled & same.all(axis=0)
-        self.x[:, doubtful[settled]] = x[:, settled]
-        self.certain[doubtful] |= certain
-        self.settled[doubtful] |= settled
-        return self
 
 
 def is_large(graph: CrsGraph) -> bool:
@@ -101,25 +72,35 @@ def is_large(graph: CrsGraph) -> bool:
     return graph.nnz >= LARGE
 
 
-def _refined(solve: Any, A: CrsMatrix, b: np.ndarray) -> _Refined:
-    """Correct solutions until they are certain, or corrections shrink no more."""
+def _refined(solve: Any, A: CrsMatrix, b: np.ndarray, floors: np.ndarray | None = None) -> _Refined:
+    """Correct solutions until they are certain, or corrections shrink no more.
+
+    Components up to `floors` are zero. Where corrections do not shrink, these are worked out and the solution is
+    repeated: numbers that cancel leave components of rounding alone, which no correction brings nearer to zero.
+    """
     x = np.ascontiguousarray(solve(b))
     low, n_samples = np.zeros_like(x), x.shape[1]
     certain, failed = np.zeros((2, n_samples), bool)
     with np.errstate(all="ignore"):
-        first = before = np.full(n_samples, np.inf)
+        opening, first, before = x, np.zeros(n_samples), np.full(n_samples, np.inf)
         for step in range(STEPS):
             r, odd = extended_residual(*A.arrays, x, low, b)
             change = np.ascontiguousarray(solve(r))
-            ratios, doubts = corrected(x, low, change)
-            first = first if step else ratios
+            ratios, doubts = corrected(x, low, change, floors)
+            if not step:
+                opening, first = change, ratios
             certain |= ~(failed | odd | doubts) & (ratios <= CLOSE)
             failed |= odd | ~(ratios <= CONTRACTION * before)
             before = ratios
             if (certain | failed).all():
                 break
-        found = _Refined(x, low, change, first, certain, certain | (ratios <= CLOSE), odd)
-        return found.without_noise(A, b)
+        if floors is not None:
+            x[np.abs(x) <= floors] = 0.0
+        else:
+            floors = None if certain.all() else np.where(certain | odd, -1.0, NEGLIGIBLE * np.abs(opening))
+            if floors is not None and ((np.abs(x) <= floors) & (np.abs(change) > CLOSE * np.abs(x))).any():
+                return _refined(solve, A, b, floors)
+    return _Refined(x, first, certain, certain | ((ratios <= CLOSE) & ~odd))
 
 
 class _Solver:
@@ -197,7 +178,7 @@ class _Solver:
             factors = pivoted(A.to_scipy())
             if factors is not None:
                 found = _refined(factors.solve, A, b)
-                self.take(own, found, found.settled & ~found.odd)
+                self.take(own, found, found.settled)
 
 
 class RoundedSolution(DirectSolution):
@@ -231,13 +212,6 @@ class RoundedSolution(DirectSolution):
         kept, lost = digits_kept(A, x, b, factors.solve)
         self.uncertain[s] = lost[0]
         return bool(kept[0])
-
-
-def prints_of(values: np.ndarray) -> np.ndarray:
-    """A number for each sample that changes with its values, shape (n_samples,)."""
-    bits = np.ascontiguousarray(values).view(np.uint64).sum(axis=0, dtype=np.uint64)
-    found: np.ndarray = ((bits & np.uint64((1 << 52) - 1)) | np.uint64(1023 << 52)).view(np.float64)
-    return found
 
 
 def rounded_solution(

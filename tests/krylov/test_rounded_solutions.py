@@ -147,7 +147,10 @@ def test_nearly_singular_matrices_are_named(rng):
     assert "nearly singular" in found.summary
 
 
-def test_conditions_are_those_of_the_samples_and_tell_of_changes(rng):
+@pytest.mark.parametrize("large", [True, False])
+def test_conditions_are_those_of_the_samples_and_tell_of_changes(large, rng, monkeypatch):
+    """A change by a power of two alters the exponent alone."""
+    monkeypatch.setattr(_rounded_solution, "LARGE", 1 if large else 1 << 60)
     A = pattern(rng)
     values, b = values_of(A, "values", 3, rng), rng.standard_normal(N)
     E = CrsMatrix(CrsGraph(A.indptr, A.indices, A.shape), values)
@@ -184,8 +187,8 @@ def test_residuals_have_the_digits_of_twice_the_precision(n_samples, rng):
 
 def test_sums_that_may_round_otherwise_are_doubtful():
     x, low = np.array([[1.0, 1.0, 1.0]]), np.array([[2.0**-60, 2.0**-53 * (1.0 - 2.0**-20), 2.0**-60]])
-    change = np.array([[2.0**-90, 2.0**-70, np.nan]])
+    change = np.array([[2.0**-90, 2.0**-76, np.nan]])
     ratios, doubts = corrected(x, low, change)
     assert doubts.tolist()[:2] == [False, True]
-    np.testing.assert_array_equal(ratios, [2.0**-90, 2.0**-70, np.nan])
+    np.testing.assert_array_equal(ratios, [2.0**-90, 2.0**-76, np.nan])
     assert x[0, 0] == 1.0 and low[0, 0] == 2.0**-60 + 2.0**-90

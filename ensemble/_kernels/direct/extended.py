@@ -71,9 +71,9 @@ def _residual(width, shared):
 
 
 @per_width
-def _corrected(width):
+def _corrected(width, bounded):
     @compiled
-    def loop(x, low, change, ratios, doubts, n_samples, begin, n_tiles):
+    def loop(x, low, change, floors, ratios, doubts, n_samples, begin, n_tiles):
         for tile in prange(n_tiles):
             nothing, first = zeros(x, width), begin + np.int64(tile) * width
             one, largest, check, doubt = splat(1.0, x, nothing), nothing, nothing, nothing
@@ -86,6 +86,8 @@ def _corrected(width):
                 store(low, place, rest)
                 own, size = absolute(own), absolute(high)
                 check = check + (own - own)
+                if bounded:
+                    own = select(size > load(floors, place, nothing), own, nothing)
                 if any_lane(own > largest * size):
                     ratio = select(own > largest * size, own / size, nothing)
                     largest = select(ratio > largest, ratio, largest)
@@ -136,8 +138,12 @@ def extended_residual(
     return r, odd != 0.0
 
 
-def corrected(x: np.ndarray, low: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def corrected(
+    x: np.ndarray, low: np.ndarray, change: np.ndarray, floors: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Add a correction to ``x + low`` in place, so that x is the sum rounded once; all of shape (n, n_samples).
+
+    Components of magnitudes up to `floors` count neither for ratios nor for doubts.
 
     Returns
     -------
@@ -150,7 +156,8 @@ def corrected(x: np.ndarray, low: np.ndarray, change: np.ndarray) -> tuple[np.nd
     ratios, doubts = np.empty((2, n_samples))
     with np.errstate(all="ignore"):
         for width, first, n_tiles in _tiles(n_samples):
-            _corrected(width)(
-                x.reshape(-1), low.reshape(-1), change.reshape(-1), ratios, doubts, n_samples, first, n_tiles
+            _corrected(width, floors is not None)(
+                x.reshape(-1), low.reshape(-1), change.reshape(-1), (x if floors is None else floors).reshape(-1),
+                ratios, doubts, n_samples, first, n_tiles,
             )  # fmt: skip
     return ratios, doubts != 0.0

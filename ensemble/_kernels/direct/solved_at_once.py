@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.kept_memory import workspace
-from ensemble._compile.lanes.arithmetic import any_lane, from_bits
+from ensemble._compile.lanes.arithmetic import any_lane
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.equilibration import MANTISSA, ONE
+from ensemble._kernels.direct.equilibration import print_of
 from ensemble._kernels.direct.flat import LU, factor_solve_one, solve_one
 from ensemble._kernels.direct.flat_tiles import SMALL
 from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
@@ -183,7 +183,7 @@ def _solutions(width: int) -> Any:
                 unit_columns(indptr, indices, work, own, units, free, y, nothing, width)
                 others = other_than_zero(values, dropped, n_samples, samples, first, together, work, y, nothing, width)
                 other = select(mark == nothing, others, one)
-                store(found, PRINTS * lanes + first, from_bits((sum_of_bits & MANTISSA) | ONE))
+                store(found, PRINTS * lanes + first, print_of(sum_of_bits))
                 factor_solve_one(
                     work, own, w, work, factors, work, y, found, BROKEN * lanes + first, program, False, work, right, w,
                     False, work, new, w, work, y, nothing,
