@@ -26,7 +26,8 @@ def columns(x):
 
 
 def convection(n_samples):
-    return gallery.convection_diffusion((CELLS, CELLS), [[1.0, 0.3]] * n_samples, diffusion=np.full(n_samples, 1e-3))
+    velocity = np.array([[1.0], [0.3]]) * np.ones(n_samples)
+    return gallery.convection_diffusion((CELLS, CELLS), velocity, diffusion=np.full(n_samples, 1e-3))
 
 
 def harmonic(n_samples):
