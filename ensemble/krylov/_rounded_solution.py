@@ -12,18 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.kept_memory import empty
-from ensemble._kernels.direct.equilibration import prints_of
-from ensemble._kernels.direct.extended import corrected, extended_residual
 from ensemble._kernels.krylov.backward_error import backward_error
+from ensemble._kernels.krylov.extended import corrected, extended_residual
 from ensemble._kernels.krylov.vectors import dot
 from ensemble.krylov._conditions import digits_kept, limits_of, pivoted_condition
-from ensemble.krylov._direct_solution import ROUNDOFFS, DirectSolution, _norms
+from ensemble.krylov._direct_solution import ROUNDOFFS, DirectSolution, safe_norms
 from ensemble.krylov._norms import fetched
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.exchanges import PivotedFactors, pivoted
 from ensemble.linalg.graph import CrsGraph
-from ensemble.linalg.matched_pivots import VAIN, MatchedPivots, matched_pivots_of
+from ensemble.linalg.matched_pivots import VAIN, MatchedPivots, matched_pivots_of, prints_of
 
 __all__ = ["conditions_by_superlu", "is_large", "rounded_solution"]
 
@@ -191,7 +190,7 @@ class RoundedSolution(DirectSolution):
         self.tolerance, self.inverse = ROUNDOFFS * self.eps, b[:0]
         r, *errors = backward_error(*A.arrays, x, b, self.inverse)
         self.error, self.entries, _, squares, of_b = fetched(*errors, dot(r, r, None), dot(b, b, None))
-        self.r, self.norm, self.norm_b = r, _norms(r, squares), _norms(b, of_b)
+        self.r, self.norm, self.norm_b = r, safe_norms(r, squares), safe_norms(b, of_b)
         self.cancelled = prints_of(A.values) if A.n_samples > 1 else np.repeat(prints_of(A.values), n_samples)
         self.iterations, self.rcond = np.zeros(n_samples, np.int64), np.full(n_samples, np.nan)
         self.repaired, self.exchanged = np.ones((2, n_samples), bool)

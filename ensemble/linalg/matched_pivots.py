@@ -8,13 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._compile.numba import heard
+from ensemble._kernels.direct.equilibration import prints_of
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.orderings import elimination_of, matched_rows, mean_weights
 from ensemble.linalg.sequences import ExchangedFactors, rules_of
 from ensemble.linalg.triangular_factors import PLAN_WORK
 
-__all__ = ["VAIN", "MatchedPivots", "matched_pivots_of"]
+__all__ = ["VAIN", "MatchedPivots", "matched_pivots_of", "prints_of"]
 
 PLANS = 4
 """Eliminations of one graph that are remembered."""

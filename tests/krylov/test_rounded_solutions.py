@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import Ensemble
-from ensemble._kernels.direct.extended import corrected, extended_residual
+from ensemble._kernels.krylov.extended import corrected, extended_residual
 from ensemble.krylov import Status, _rounded_solution, direct
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.linalg.matched_pivots import MatchedPivots, matched_pivots_of
