@@ -128,10 +128,11 @@ class _Solver:
         """Solve the samples that are left by one elimination; returns how many are certain."""
         size = int(min(max(BYTES // (8 * plan.n_values) // 8 * 8, 1), TOGETHER))
         left, served = self.left, list[np.ndarray]()
+        F: Any = None
         for begin in range(0, left.size, size):
             places = left[begin : begin + size]
             A, b = self.matrix(places), np.ascontiguousarray(self.b[:, self.samples[places]])
-            F = plan.update(A)
+            F = plan.update(A) if begin == 0 or A.n_samples > 1 else F
             found = _refined(F.apply, A, b)
             self.take(places, found, found.certain)
             self.doubtful[places] = ~(found.first <= DOUBT)
@@ -159,8 +160,9 @@ class _Solver:
                 pivots.vain = 0
         if FEW * self.left.size <= self.samples.size or pivots.vain >= VAIN:
             return
-        finite = np.isfinite(self.matrix(self.left).values).all(axis=0)
-        first = self.left[np.broadcast_to(finite, self.left.shape)][:1]
+        finite = np.isfinite(self.b[:, self.samples[self.left]]).all(axis=0)
+        finite &= np.isfinite(self.matrix(self.left).values).all(axis=0)
+        first = self.left[finite][:1]
         for plan_of in (pivots.matched, pivots.exchanged):
             plan = plan_of(self.matrix(first).values) if np.isin(first, self.left).any() else None
             if plan is not None and self.by_plan(plan):
