@@ -164,9 +164,9 @@ class _Solver:
         finite &= np.isfinite(self.matrix(self.left).values).all(axis=0)
         first = self.left[finite][:1]
         for plan_of in (pivots.matched, pivots.exchanged):
-            plan = plan_of(self.matrix(first).values) if np.isin(first, self.left).any() else None
-            if plan is not None and self.by_plan(plan):
-                pivots.put_first(plan)
+            made = plan_of(self.matrix(first).values) if np.isin(first, self.left).any() else None
+            if made is not None and self.by_plan(made):
+                pivots.put_first(made)
                 pivots.vain += 1
 
     def alone_by_superlu(self) -> None:

@@ -102,11 +102,13 @@ class Pivots(NamedTuple):
     n_values: int
 
 
-class Solved(NamedTuple):
-    """What was found for each sample; the views have the shape (n_chosen,) but `norms`."""
+class Solved:
+    """What was found for each sample: `rows`, of shape (HISTORY + steps + 1, n_chosen), and parts of it."""
 
-    rows: np.ndarray
-    """All numbers, shape (HISTORY + steps + 1, n_chosen)."""
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
 
     @property
     def is_plain(self) -> bool:
@@ -116,12 +118,12 @@ class Solved(NamedTuple):
     @property
     def left(self) -> np.ndarray:
         """True for a sample that takes other pivots, has other zeros, or whose backward error stays too large."""
-        return self.rows[LEFT] != 0.0  # type: ignore[no-any-return]
+        return self.rows[LEFT] != 0.0
 
     @property
     def other(self) -> np.ndarray:
         """True for a sample that takes other pivots, has other zeros or is not finite."""
-        return self.rows[OTHER] != 0.0  # type: ignore[no-any-return]
+        return self.rows[OTHER] != 0.0
 
     @property
     def doubtful(self) -> np.ndarray:
@@ -129,7 +131,7 @@ class Solved(NamedTuple):
 
         Where samples are left, this means nothing for them.
         """
-        return self.rows[DOUBTFUL] != 0.0  # type: ignore[no-any-return]
+        return self.rows[DOUBTFUL] != 0.0
 
     @property
     def steps(self) -> np.ndarray:
