@@ -7,9 +7,11 @@ array of about the same size, up to `LIMIT` bytes; `release_memory` gives it all
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._typing import Array
 
-__all__ = ["empty", "empty_like", "release_memory"]
+__all__ = ["empty", "empty_like", "release_memory", "workspace"]
 
 LINE = 64
 SMALLEST = 1 << 16
@@ -44,11 +46,16 @@ class _Block:
         }  # fmt: skip
 
     def __del__(self) -> None:
-        size, spare = self.raw.nbytes, _spare
-        if spare is None:  # the interpreter ends: the names of this module are gone
-            return
-        if sum(each * len(pieces) for each, pieces in list(spare.items())) + size <= LIMIT:
-            spare.setdefault(size, []).append(self.raw)
+        keep = _keep
+        if keep is not None and _spare is not None:  # else the interpreter ends: the names of this module are gone
+            keep(self.raw)
+
+
+def _keep(raw: np.ndarray) -> None:
+    """Put memory that is free into the list, as far as it has room."""
+    size = raw.nbytes
+    if sum(each * len(pieces) for each, pieces in list(_spare.items())) + size <= LIMIT:
+        _spare.setdefault(size, []).append(raw)
 
 
 def _piece(n_bytes: int) -> np.ndarray:
@@ -75,6 +82,15 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return np.ndarray(shape, dtype, raw, -_address(raw) % LINE)
     raw = _piece(n_bytes + LINE)
     return np.asarray(_Block(raw, -_address(raw) % LINE, n_bytes)).view(dtype).reshape(shape)
+
+
+@contextlib.contextmanager
+def workspace(shape: tuple[int, ...], dtype: Any) -> Iterator[np.ndarray]:
+    """Lend memory like that of `empty` to a block of code; no array on it is used after the block."""
+    dtype = np.dtype(dtype)
+    raw = _piece(math.prod(shape) * dtype.itemsize + LINE)
+    yield np.ndarray(shape, dtype, raw, -_address(raw) % LINE)
+    _keep(raw)
 
 
 def empty_like(array: Array, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Array:

@@ -163,10 +163,14 @@ class Conditions:
         """
         self.equilibrated, self.cancelled = solution.rcond, solution.cancelled
         self.repaired, self.exchanged = solution.repaired, solution.exchanged
-        self.n_samples = self.equilibrated.size
-        self.nearly_singular = np.flatnonzero(self.equilibrated < limits_of(A.values.dtype)[0])
+        self.n_samples, self.eps = self.equilibrated.size, limits_of(A.values.dtype)[0]
         self.A, self.plan, self.of_exchanged = A, plan and plan._with_plan(), of_exchanged
         self.known: np.ndarray | None = None
+
+    @property
+    def nearly_singular(self) -> np.ndarray:
+        """Return the samples that are singular to working precision."""
+        return np.flatnonzero(self.equilibrated < self.eps)
 
     def __getstate__(self) -> dict[str, Any]:
         self.found()

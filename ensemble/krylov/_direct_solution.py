@@ -103,7 +103,7 @@ def _factors_and_product(plan: Factorization, scaled: CrsMatrix, b: Any) -> tupl
     """Factorise and solve in one pass; return also the norms of `b`, or None where they were not computed."""
     if not isinstance(b, np.ndarray) or plan.dtype.itemsize == b.dtype.itemsize:
         return *plan._update_and_apply(scaled, b), None
-    norm = _norms(b, fetched(dot(b, b, None))[0])
+    norm = safe_norms(b, fetched(dot(b, b, None))[0])
     unit = _power_of_two(norm)
     quotient = _narrow(b, unit, plan.dtype)
     F, x = plan._update_and_apply(scaled, quotient)
@@ -149,7 +149,7 @@ class DirectSolution:
         self.tolerance = ROUNDOFFS * self.eps
         self.inverse = self.reciprocal_pivots()
         if x is None:
-            self.norm_b = _norms(self.b, fetched(dot(self.b, self.b, None))[0])
+            self.norm_b = safe_norms(self.b, fetched(dot(self.b, self.b, None))[0])
             self.x = self.solve(self.b, self.norm_b)
             self.r, self.error, self.entries, self.cancelled, self.norm = self.judged(self.x)
         else:
@@ -157,7 +157,7 @@ class DirectSolution:
             squares = [dot(self.b, self.b, None)] if norm_b is None else []
             marks = [] if F._marks is None else [F._marks]
             self.r, self.error, self.entries, self.cancelled, self.norm, *there = self.judged(self.x, *squares, *marks)
-            self.norm_b = _norms(self.b, there[0]) if norm_b is None else norm_b
+            self.norm_b = safe_norms(self.b, there[0]) if norm_b is None else norm_b
             if marks and F._settle(there[-1], self.x):
                 self.r, self.error, self.entries, self.cancelled, self.norm = self.judged(self.x)
         self.iterations = np.zeros(n_samples, np.int64)
@@ -189,7 +189,7 @@ class DirectSolution:
         """Compute residual, backward errors, `cancelled` and norms of `x`; copy `others` to the host with them."""
         r, *errors = backward_error(*self.A.arrays, x, self.b, self.inverse)
         by_rows, by_entries, cancelled, squares, *others_there = fetched(*errors, dot(r, r, None), *others)
-        return r, by_rows, by_entries, cancelled, _norms(r, squares), *others_there
+        return r, by_rows, by_entries, cancelled, safe_norms(r, squares), *others_there
 
     def finish(self, exchanged: Exchanged | None = None) -> DirectSolution:
         """Refine, repair samples that need other pivots by `exchanged`, and estimate doubtful conditions."""
@@ -305,7 +305,7 @@ class DirectSolution:
             if error < self.error[s] or finer or not np.isfinite(self.error[s]):
                 self.x[:, s], self.r[:, s] = wide[:, 0], r[:, 0]
                 self.error[s], self.entries[s] = error, entries
-                self.norm[s] = _norms(r, fetched(dot(r, r, None))[0])[0]
+                self.norm[s] = safe_norms(r, fetched(dot(r, r, None))[0])[0]
             if entries <= UNEVEN * self.eps or entries > 0.5 * before:
                 break
             before = entries
@@ -358,7 +358,7 @@ def _joined(parts: list[tuple[np.ndarray, DirectSolution]], n_samples: int) -> D
     return joined
 
 
-def _norms(r: Any, squares: np.ndarray) -> np.ndarray:
+def safe_norms(r: Any, squares: np.ndarray) -> np.ndarray:
     """Compute 2-norms per sample, float64 on the host, where `squares` may have over- or underflowed."""
     if not r.shape[0]:
         return np.zeros(r.shape[1])

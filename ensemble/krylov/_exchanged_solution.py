@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ensemble._backend import asarray_like, to_numpy
 from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
 from ensemble.krylov._conditions import UNEVEN, digits_kept, estimated, limits_of
 from ensemble.krylov._direct_solution import FLOOR, REFINEMENTS, ROUNDOFFS, DirectSolution
+from ensemble.krylov._rounded_solution import conditions_by_superlu, is_large, rounded_solution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.factorizations.known_sequences import KnownSolutions, Limits, solved_by_known
@@ -111,6 +112,19 @@ class KnownSolution(DirectSolution):
         self.refined, self.F = len(self.history), None
 
 
+class SolvedByKnown(NamedTuple):
+    """What `Conditions` asks of solutions by known sequences of pivots."""
+
+    rcond: np.ndarray
+    cancelled: np.ndarray
+    repaired: np.ndarray
+
+    @property
+    def exchanged(self) -> np.ndarray:
+        """Mark all samples: each took pivots by its own numbers."""
+        return np.ones(self.repaired.size, bool)
+
+
 def solved_again(A: Any, b: Any, rtol: Any) -> KnownSolutions | None:
     """The solutions of all samples by the sequences of pivots that were met, where nothing needs conversion; else None.
 
@@ -126,7 +140,7 @@ def solved_again(A: Any, b: Any, rtol: Any) -> KnownSolutions | None:
     shape = (n, n_samples) if right is not b else (n,)
     if right.shape != shape or not n_samples or not takes_exchanges_first(A.graph) or space_in_force() is not SERIAL:
         return None
-    if not rules_of(A.graph).rules:  # a first call, which checks the graph
+    if is_large(A.graph) or not rules_of(A.graph).rules:  # a first call checks the graph
         return None
     return solved_by_known(A, np.ascontiguousarray(right), np.arange(n_samples), rtol, LIMITS)
 
@@ -134,7 +148,9 @@ def solved_again(A: Any, b: Any, rtol: Any) -> KnownSolutions | None:
 def all_solved(known: KnownSolutions) -> bool:
     """Whether every sample was solved, and none is to be judged by its condition."""
     found = known.found
-    return not (found.left.any() or found.doubtful.any()) and bool(np.isfinite(found.norm).all())
+    return known.is_plain or (
+        not (found.left.any() or found.doubtful.any()) and bool(np.isfinite(found.norm).all())
+    )  # fmt: skip
 
 
 def solved_with_known_pivots(
@@ -180,7 +196,10 @@ def exchanged_solutions(
             solution.x = asarray_like(np.ascontiguousarray(solution.x), system.b)
             yield samples[chosen], solution
         return
-    own, found, samples = solved_with_known_pivots(system, A, samples, known)
+    if is_large(A.graph):
+        own, found, samples = rounded_solution(system, A, samples)
+    else:
+        own, found, samples = solved_with_known_pivots(system, A, samples, known)
     if found is not None:
         yield own, found
     if not samples.size:
@@ -209,6 +228,9 @@ def _on_host(system: LinearSystem, A: CrsMatrix, samples: np.ndarray) -> tuple[L
 
 def conditions_of(A: CrsMatrix, samples: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Samples solved in this way, with numbers that change with their values, and reciprocal condition numbers."""
+    if is_large(A.graph):
+        yield conditions_by_superlu(A, samples)
+        return
     for group in map(Group.alone, exchanged_together(A, samples)):
         own = A.take_samples(group.samples) if A.n_samples > 1 else A
         yield group.samples, group.prints, estimated(group.F, own, None, np.arange(group.samples.size), False)

@@ -17,7 +17,7 @@ from ensemble.krylov._complex import from_interleaved, has_complex, interleaved,
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
 from ensemble.krylov._exchanged_solution import (
-    KnownSolution,
+    SolvedByKnown,
     all_solved,
     conditions_of,
     exchanged_solutions,
@@ -122,13 +122,15 @@ def direct(
     not stored in full this comes first. What is left is solved with ``scipy.sparse.linalg.splu``. Pivots of a sample's
     own depend on its zeros and on entries far below the others of their row, so that samples that differ by some
     percent, or by the units of rows and columns, mostly share them. Where each sample has others, `summary` tells it:
-    then ``matching="mean"``, which couples the samples, takes less time. A sample has converged
-    when its backward error is at most 1e-13, or its residual norm at most ``rtol * norm(b)``: an ill-conditioned matrix
-    allows the first alone. One that is singular to working precision is not called converged by its backward error,
-    unless changes of A and b by rounding leave three digits of every component of x. One that converged and whose
-    largest components such changes move by more than a hundredth is named by a ``LinAlgWarning``. Where the
-    factorisations of all samples would take more than 2 GiB, samples are solved part by part, and the result is the
-    same.
+    then ``matching="mean"``, which couples the samples, takes less time. On graphs of 32,768 entries and more a sample
+    that needs exchanges gets its exact solution, rounded once, by pivots of any sample, and no iterations are counted:
+    residuals in about twice the precision correct it until no component would round otherwise [2]_. A sample has
+    converged when its backward error is at most 1e-13, or its residual norm at most ``rtol * norm(b)``: an
+    ill-conditioned matrix allows the first alone. One that is singular to working precision is not called converged
+    by its backward error, unless changes of A and b by rounding leave three digits of every component of x. One that
+    converged and whose largest components such changes move by more than a hundredth is named by a ``LinAlgWarning``.
+    Where the factorisations of all samples would take more than 2 GiB, samples are solved part by part, and the
+    result is the same.
 
     Of a `DistributedCrsMatrix` each rank gathers the whole system, solves it, and keeps its rows of x: for coarse
     problems, and where nothing else converges. Time and memory are those of one process.
@@ -170,6 +172,7 @@ def direct(
     References
     ----------
     .. [1] Higham (2002), Accuracy and Stability of Numerical Algorithms, 2nd ed., chapter 12.
+    .. [2] Ogita, Rump, Oishi (2005), SIAM J. Sci. Comput. 26, 1955-1988.
 
     Examples
     --------
@@ -274,12 +277,17 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
 
 def _result_of_known(known: KnownSolutions, A: CrsMatrix, b: Any, rtol: float) -> DirectResult:
     """The outcome where known sequences of pivots solved every sample."""
-    solution = KnownSolution(known, slice(None))
-    x = wrap_like(b, solution.x, is_shared(A), A.sample_set)
-    status = np.full(solution.norm.size, Status.converged, object)
+    found = known.found
+    steps, n_samples = found.steps, known.alone.size
+    rcond, status = np.empty(n_samples), np.empty(n_samples, object)
+    rcond.fill(np.nan)
+    status.fill(Status.converged)
+    conditions = Conditions(SolvedByKnown(rcond, found.prints, known.exchanged), A, None, conditions_of)
+    x = wrap_like(b, known.x, is_shared(A), A.sample_set)
+    norms = found.norms[: int(steps.max()) + 1]
     return DirectResult(
-        x, status, solution.iterations, np.stack(solution.history), rtol * solution.norm_b, "direct", solution.norm,
-        solution.error, solution.repaired, Conditions(solution, A, None, conditions_of), solution.alone,
+        x, status, steps, np.ascontiguousarray(norms), rtol * found.norm_b, "direct", found.norm, found.error,
+        known.exchanged, conditions, known.alone,
     )  # fmt: skip
 
 

@@ -108,11 +108,6 @@ class AggregationHierarchy(Hierarchy):
         return self._cycle[1]
 
     @property
-    def _is_complex(self) -> bool:
-        """Whether the matrices of the levels are."""
-        return str(self.dtype).startswith("complex")
-
-    @property
     def matrix_dtype(self) -> np.dtype:
         return self.dtype if self.precision.unit is None else np.dtype(np.float64)
 

@@ -87,6 +87,11 @@ class Hierarchy(LinearOperator, ABC):
         return made
 
     @property
+    def _is_complex(self) -> bool:
+        """Whether the matrices of the levels are."""
+        return holds_complex(self.levels[0].A)
+
+    @property
     def matrix_dtype(self) -> np.dtype:
         return self.dtype
 
@@ -175,6 +180,11 @@ def stored_matrix(
 def entry_by_entry(A: Any) -> Any:
     """`A` as set-up work takes it: a `BcrsMatrix` as a `CrsMatrix`."""
     return A.to_crs() if isinstance(A, BcrsMatrix) else A
+
+
+def holds_complex(A: Any) -> bool:
+    """Whether the values of a stored matrix are complex, in any library."""
+    return str(A.dtype).split(".")[-1].startswith("complex")
 
 
 def complex_matrix(A: Any, dtype: Any, function: str) -> CrsMatrix:

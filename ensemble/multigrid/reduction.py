@@ -16,6 +16,7 @@ from ensemble._backend import array_namespace
 from ensemble._kernels.multigrid.galerkin import product_values
 from ensemble._kernels.multigrid.measures import reciprocal
 from ensemble._kernels.multigrid.splitting import ALL_ENTRIES, DIAGONAL, OFF_DIAGONAL
+from ensemble._kernels.sparse.complex_numbers import is_complex, quotients, times
 from ensemble._kernels.sparse.crs import spmv
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix
@@ -74,7 +75,7 @@ class Reduction:
     def restriction(self, A: CrsMatrix, dinv: Array, strength: SharedStrength | None) -> CrsMatrix:
         """``R = [-A_cf (I + L + ... + L^degree) D_ff^-1, I]`` with ``L = I - D_ff^-1 A_ff``."""
         cf, ff = taken(A, self.cf), taken(A, self.ff)
-        L = -ff * rows_of(dinv, self.ff.graph, "rows of A_ff", self.fine_rows[self.ff.graph.row_of_entry])
+        L = times(-ff, rows_of(dinv, self.ff.graph, "rows of A_ff", self.fine_rows[self.ff.graph.row_of_entry]))
         total, graph = cf, self.cf.graph
         for part in self.sums:  # by Horner's rule
             places = part.graph.array_on(cf, "entries of A_cf", part.entries)
@@ -88,7 +89,7 @@ class Reduction:
             self.R = joined(here.row_of_entry, self.fine_rows[here.indices], np.arange(here.shape[0]),
                             self.coarse_rows, (here.shape[0], A.shape[0]), here)  # fmt: skip
             self.RAP = self.R.graph.product(self.AP)
-        total = -total * rows_of(dinv, graph, "columns of the sum", self.fine_rows[graph.indices])
+        total = times(-total, rows_of(dinv, graph, "columns of the sum", self.fine_rows[graph.indices]))
         assert self.kept_restriction is not None
         places = graph.array_on(total, "kept", self.kept_restriction.entries)
         return with_identity(self.R, array_namespace(total).take(total, places, axis=0))
@@ -121,26 +122,38 @@ def interpolation_weights(A: Any, off_diagonal: Part, strong_entries: Part, fine
 
     A fine row i with the strong coarse columns C takes ``w_ij = -alpha_i a_ij / a_ii`` for negative entries, where
     alpha_i is the sum of all negative entries of the row over the sum of those in C; the same for positive
-    entries, which count with the diagonal where C has none (Stueben 2001, section A.7.2.1).
+    entries, which count with the diagonal where C has none (Stueben 2001, section A.7.2.1). A complex entry has the
+    sign of the real part of ``a_ij / a_ii``, so that no sum of entries of one sign cancels.
     """
     xp, f_all, fc = array_namespace(A.values), taken(A, off_diagonal), taken(A, strong_entries)
+    diagonal = A.diagonal().samples
+    diagonal = xp.take(diagonal, off_diagonal.graph.array_on(diagonal, "fine rows", fine_rows), axis=0)
+    towards = [signs_of(part.graph, values, diagonal) for part, values in ((off_diagonal, f_all), (strong_entries, fc))]
     ratios = []
     for sign in (-1.0, 1.0):
         everywhere, strong = (
-            row_sums(graph, xp.where(sign * values > 0, values, xp.zeros_like(values)))
-            for graph, values in ((off_diagonal.graph, f_all), (strong_entries.graph, fc))
-        )
+            row_sums(graph, xp.where(sign * signs > 0, values, xp.zeros_like(values)))
+            for graph, values, signs in (
+                (off_diagonal.graph, f_all, towards[0]), (strong_entries.graph, fc, towards[1]),
+            )
+        )  # fmt: skip
         none = strong == 0
-        ratio = everywhere / xp.where(none, xp.ones_like(strong), strong)
+        ratio = quotients(everywhere, xp.where(none, xp.ones_like(strong), strong))
         ratios.append(xp.where(none, xp.zeros_like(strong), ratio))
     lumped = xp.where(none, everywhere, xp.zeros_like(everywhere))  # positive entries alone
-    diagonal = A.diagonal().samples
-    places = off_diagonal.graph.array_on(diagonal, "fine rows", fine_rows)
-    inverse = reciprocal(xp.take(diagonal, places, axis=0) + lumped)
+    inverse = reciprocal(diagonal + lumped)
     rows = strong_entries.graph.array_on(fc, "rows of A_fc", strong_entries.graph.row_of_entry.astype(np.intp))
-    negative, positive = (xp.take(ratio * inverse, rows, axis=0) for ratio in ratios)
-    weights: Array = -fc * xp.where(fc < 0, negative, positive)
+    negative, positive = (xp.take(times(ratio, inverse), rows, axis=0) for ratio in ratios)
+    weights: Array = times(-fc, xp.where(towards[1] < 0, negative, positive))
     return weights
+
+
+def signs_of(graph: CrsGraph, values: Array, diagonal: Array) -> Array:
+    """Numbers with the signs of entries: the entries, of complex ones the real parts of ``a_ij conj(a_ii)``."""
+    if not is_complex(values):
+        return values
+    own = rows_of(diagonal, graph, "rows of entries", graph.row_of_entry.astype(np.intp))
+    return values.real * own.real + values.imag * own.imag
 
 
 def product(graph_a: CrsGraph, a: Array, graph_b: CrsGraph, b: Array, graph: CrsGraph) -> Any:

@@ -19,7 +19,14 @@ from ensemble._typing import Array, DType, Ids, Vectors
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.reordering import reordered_matrix
 from ensemble.multigrid.coarse import LARGEST_DENSE, CoarseSolver, coarse_solver_of
-from ensemble.multigrid.hierarchy import Hierarchy, require_same_graph, require_square_and_real, stored_matrix
+from ensemble.multigrid.hierarchy import (
+    Hierarchy,
+    complex_matrix,
+    holds_complex,
+    require_real,
+    require_same_graph,
+    stored_matrix,
+)
 from ensemble.multigrid.reduction import Options, Reduction, reduction_of
 from ensemble.multigrid.relaxation import inverse_diagonal
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
@@ -77,7 +84,8 @@ def approximate_ideal_restriction(
     max_levels : int
         At most this many levels.
     dtype : float32 or float64, optional
-        Type in which the hierarchy is set up and applied; the Krylov method around it stays in A's type.
+        Type in which the hierarchy is set up and applied, of a complex A that of real and imaginary parts; the Krylov
+        method around it stays in A's type.
     reorder : {"auto", True, False}
         Whether levels are kept in reverse Cuthill-McKee order; see `smoothed_aggregation`.
 
@@ -91,7 +99,7 @@ def approximate_ideal_restriction(
     ValueError
         If `A` is not square, or an option is out of range.
     TypeError
-        If `A` is not a stored real matrix.
+        If `A` is no stored matrix, or complex and not of NumPy's arrays on one process.
 
     Notes
     -----
@@ -103,6 +111,9 @@ def approximate_ideal_restriction(
     each direction. A sample that is not finite decides nothing.
 
     ``strength="graph"`` takes more iterations, and fails for strong recirculation.
+
+    Of a complex matrix sizes are magnitudes, and an entry counts as negative in the interpolation where the real part
+    of its quotient by the diagonal is.
 
     For a matrix on a CUDA device the host reads the values of each level once, to decide on the graphs; all values of
     the hierarchy are made and kept on the device.
@@ -133,8 +144,13 @@ def approximate_ideal_restriction(
     name = "approximate_ideal_restriction"
     A = stored_matrix(A, name, advice="Give A.to_crs().")
     A = A.to_crs() if A.stores_upper else A
-    require_square_and_real(A, name)
+    require(A.shape[0] == A.shape[1], name, "A", "be square", f"shape {A.shape}")
     dtype = A.dtype if dtype is None else floating(dtype, name, "dtype")
+    if holds_complex(A):
+        dtype = np.result_type(dtype, np.complex64)
+        A = complex_matrix(A, dtype, name)
+    else:
+        require_real(A, name)
     ratios = {"theta": theta, "theta_restriction": theta_restriction,
               "drop_restriction": drop_restriction, "drop_coarse": drop_coarse}  # fmt: skip
     for argument, value in ratios.items():
@@ -267,7 +283,9 @@ class ReductionHierarchy(Hierarchy):
         A = stored_matrix(A, name)
         A = A.to_crs() if A.stores_upper else A
         finest = self.levels[0].A
-        require_same_graph(A, finest, name, "approximate_ideal_restriction")
+        if self._is_complex:
+            A = complex_matrix(A, self.dtype, name)
+        require_same_graph(A, finest, name, "approximate_ideal_restriction", self._is_complex)
         self.levels[0].A = finest.with_values(A.values).astype(self.dtype)
         with np.errstate(all="ignore"), in_space(self.space):
             for level, coarser in zip(self.levels, self.levels[1:], strict=False):
@@ -293,6 +311,9 @@ class ReductionHierarchy(Hierarchy):
             out = empty_like(r)
         if r.dtype == self.dtype:
             return self._cycle(0, r, out, workspace)
+        if self._is_complex:  # kernels have complex numbers of one type
+            out[...] = self._cycle(0, r.astype(self.dtype), workspace.x[0], workspace)
+            return out
         if workspace.b[0] is None:
             workspace.b[0] = self.space.vector(workspace.swap[0])
         workspace.b[0][...] = r

@@ -32,6 +32,7 @@ from ensemble.multigrid.hierarchy import (
     Hierarchy,
     complex_matrix,
     entry_by_entry,
+    holds_complex,
     require_square_and_real,
     stored_matrix,
 )
@@ -174,7 +175,7 @@ def smoothed_aggregation(
         advice = "Give CrsMatrix.from_scipy(scipy.sparse.csr_array(A)) for an array."
     kinds = "be a CrsMatrix, BcrsMatrix, SymmetricCrsMatrix, sparse matrix of SciPy or AffineMatrix"
     matrix = stored_matrix(A, name, kinds, advice, blocks=True)
-    is_complex = str(matrix.dtype).split(".")[-1].startswith("complex")
+    is_complex = holds_complex(matrix)
     if not is_complex:
         require_square_and_real(matrix, name)
     if isinstance(matrix, BcrsMatrix):

@@ -8,6 +8,7 @@ import numpy as np
 
 from ensemble._backend import to_numpy
 from ensemble._kernels.multigrid import splitting as kernels
+from ensemble._kernels.sparse.complex_numbers import is_complex, magnitudes
 from ensemble._kernels.sparse.row_sums import space_in_force
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph
@@ -27,8 +28,11 @@ class SharedStrength:
     finite: np.ndarray = field(default_factory=lambda: np.ones(0, bool))
 
     def finite_samples(self, values: Array) -> np.ndarray:
-        """`values` of the finite samples, on the host; one that was not finite on a level above does not count."""
-        here = to_numpy(values)
+        """Return `values` of the finite samples, on the host, of complex numbers their magnitudes.
+
+        A sample that was not finite on a level above does not count.
+        """
+        here = magnitudes(to_numpy(values)) if is_complex(values) else to_numpy(values)
         if self.strength == "graph":
             return here
         finite = ~space_in_force().any(~np.isfinite(here).all(axis=0))

@@ -14,7 +14,7 @@ from ensemble._compile.lanes.arithmetic import absolute, bits, from_bits
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import compiled, inner, per_width, prange, tiles
 
-__all__ = ["MANTISSA", "ONE", "SWEEPS", "Units", "inverse_of", "units_of"]
+__all__ = ["SWEEPS", "Units", "inverse_of", "print_of", "prints_of", "units_of"]
 
 WIDEST = 32
 """Samples of a tile."""
@@ -30,6 +30,9 @@ LEAST, MOST = 1e-300, 1e300
 
 MANTISSA, ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000
 """The bits behind a number's exponent, and the number one."""
+
+FOLD = 20
+"""Places by which the upper bits of a sum are moved down: exponents lie there, which `MANTISSA` would hide."""
 
 
 class Units(NamedTuple):
@@ -51,6 +54,19 @@ def inverse_of(x, one):
     y = from_bits(FIRST_GUESS - bits(x))
     y = y * (2.0 - x * y)
     return y * (2.0 - x * y)
+
+
+@inner
+def print_of(sum_of_bits):
+    """A number from 1 to 2 that changes with the sum of the bits of a sample's values."""
+    return from_bits(((sum_of_bits + (sum_of_bits >> FOLD)) & MANTISSA) | ONE)
+
+
+def prints_of(values: np.ndarray) -> np.ndarray:
+    """`print_of` of each sample of values of float64, shape (nnz, n_samples); shape (n_samples,)."""
+    sums = np.ascontiguousarray(values).view(np.int64).sum(axis=0)
+    found: np.ndarray = (((sums + (sums >> FOLD)) & MANTISSA) | ONE).view(np.float64)
+    return found
 
 
 @per_width
@@ -94,7 +110,7 @@ def _units(width):
             for j in range(n):
                 store(columns, j * n_samples + first, load(work, base + j * width, nothing))
             store(odd, first, mark)
-            store(prints, first, from_bits((sum_of_bits & MANTISSA) | ONE))
+            store(prints, first, print_of(sum_of_bits))
 
     return loop
 

@@ -203,9 +203,11 @@ def _arranged(
 
 def pivot_sequence(
     indptr: Any, indices: Any, values: np.ndarray, units: np.ndarray, rows: np.ndarray, preferred: np.ndarray,
-    rank: np.ndarray,
+    rank: np.ndarray, threshold: float = THRESHOLD, most_values: int | None = None,
 ) -> Sequence | None:  # fmt: skip
     """The elimination of one matrix, row ``rows[i]`` at step i, with exchanges of columns; None where it is singular.
+
+    None also where it takes more than `most_values` on either side of the diagonal.
 
     Parameters
     ----------
@@ -217,6 +219,8 @@ def pivot_sequence(
         The row of each step, and the column that is its pivot where the numbers allow.
     rank : array of int, shape (n,)
         Of columns that may take its place, the one of least rank does.
+    threshold : float
+        Share of the largest entry of a row below which it is no pivot.
     """
     n, capacity = rows.size, 4 * values.size + 4 * rows.size
     columns, inverse = np.empty(n, np.int64), np.empty(n)
@@ -224,11 +228,13 @@ def pivot_sequence(
     while True:
         (lower, upper), numbers = np.empty((2, capacity), np.int32), np.empty((2, capacity))
         end = _eliminated(
-            indptr, indices, values, units, rows, preferred, rank, THRESHOLD, columns, inverse, starts[0], lower,
+            indptr, indices, values, units, rows, preferred, rank, threshold, columns, inverse, starts[0], lower,
             numbers[0], starts[1], upper, numbers[1],
         )  # fmt: skip
         if end != FULL:
             break
+        if most_values is not None and capacity >= most_values:
+            return None
         capacity *= 4
     if end == SINGULAR:
         return None

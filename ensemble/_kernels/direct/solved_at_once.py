@@ -9,16 +9,17 @@ Bytes that must move, float64: ``8 S (nnz + 2 n)``. A tile takes ``64 (nnz + n_v
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._compile.kept_memory import empty
-from ensemble._compile.lanes.arithmetic import any_lane, from_bits
+from ensemble._compile.kept_memory import workspace
+from ensemble._compile.lanes.arithmetic import any_lane
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
-from ensemble._kernels.direct.equilibration import MANTISSA, ONE
+from ensemble._kernels.direct.equilibration import print_of
 from ensemble._kernels.direct.forms.flat import LU, factor_solve_one, solve_one
 from ensemble._kernels.direct.forms.flat_tiles import SMALL
 from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
@@ -101,23 +102,52 @@ class Pivots(NamedTuple):
     n_values: int
 
 
-class Solved(NamedTuple):
-    """What was found for each sample, all arrays of shape (n_chosen,) but `norms`."""
+class Solved:
+    """What was found for each sample: `rows`, of shape (HISTORY + steps + 1, n_chosen), and parts of it."""
 
-    left: np.ndarray
-    """True for a sample that takes other pivots, has other zeros, or whose backward error stays too large."""
-    other: np.ndarray
-    """True for a sample that takes other pivots, has other zeros or is not finite."""
-    doubtful: np.ndarray
-    """True for a sample whose digits are to be tried: its last correction is large, its residual, or a pivot small."""
-    error: np.ndarray
-    entries: np.ndarray
-    norm: np.ndarray
-    norm_b: np.ndarray
-    steps: np.ndarray
-    prints: np.ndarray
-    norms: np.ndarray
-    """Norms of residuals after each refinement, shape (steps + 1, n_chosen)."""
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no sample is left, other or doubtful, and all norms are numbers."""
+        return not self.rows[LEFT : DOUBTFUL + 1].any() and math.isfinite(self.rows[NORM].max())
+
+    @property
+    def left(self) -> np.ndarray:
+        """True for a sample that takes other pivots, has other zeros, or whose backward error stays too large."""
+        return self.rows[LEFT] != 0.0
+
+    @property
+    def other(self) -> np.ndarray:
+        """True for a sample that takes other pivots, has other zeros or is not finite."""
+        return self.rows[OTHER] != 0.0
+
+    @property
+    def doubtful(self) -> np.ndarray:
+        """True for a sample whose digits are to be tried: its last correction or residual is large, or a pivot small.
+
+        Where samples are left, this means nothing for them.
+        """
+        return self.rows[DOUBTFUL] != 0.0
+
+    @property
+    def steps(self) -> np.ndarray:
+        """Refinements of each sample."""
+        return self.rows[STEPS].astype(np.int64)
+
+    @property
+    def norms(self) -> np.ndarray:
+        """Norms of residuals after each refinement, shape (steps + 1, n_chosen)."""
+        return self.rows[HISTORY:]
+
+    error = property(lambda self: self.rows[ERROR])
+    entries = property(lambda self: self.rows[ENTRIES])
+    norm = property(lambda self: self.rows[NORM])
+    norm_b = property(lambda self: self.rows[NORM_B])
+    prints = property(lambda self: self.rows[PRINTS])
 
 
 @functools.cache
@@ -155,7 +185,7 @@ def _solutions(width: int) -> Any:
                 unit_columns(indptr, indices, work, own, units, free, y, nothing, width)
                 others = other_than_zero(values, dropped, n_samples, samples, first, together, work, y, nothing, width)
                 other = select(mark == nothing, others, one)
-                store(found, PRINTS * lanes + first, from_bits((sum_of_bits & MANTISSA) | ONE))
+                store(found, PRINTS * lanes + first, print_of(sum_of_bits))
                 factor_solve_one(
                     work, own, w, work, factors, work, y, found, BROKEN * lanes + first, program, False, work, right, w,
                     False, work, new, w, work, y, nothing,
@@ -293,16 +323,10 @@ def solved_at_once(
     size = (pivots.places.size + pivots.n_values + 8 * n) * width
     small = size * n_tiles <= SMALL
     n_runs = 1 if small else min(n_tiles, thread_count())
-    work = empty((n_runs * size,), np.float64)
-    _solutions(width)(
-        values.reshape(-1), b.reshape(-1), n_samples if b.ndim > 1 else 0, x.reshape(-1), samples, outs, x.shape[1],
-        own_rtol, found.reshape(-1), work, *pivots, n_samples, limits.numbers, limits.steps, n_tiles, n_runs,
-        threads=ONE_THREAD if small else ALL_THREADS,
-    )  # fmt: skip
-    found = found[:, :count]
-    left, other, doubtful = found[LEFT : DOUBTFUL + 1] != 0.0
-    error, entries, norm, norm_b = found[ERROR : NORM_B + 1]
-    return Solved(
-        left, other, doubtful, error, entries, norm, norm_b, found[STEPS].astype(np.int64), found[PRINTS],
-        found[HISTORY:],
-    )  # fmt: skip
+    with workspace((n_runs * size,), np.float64) as work:
+        _solutions(width)(
+            values.reshape(-1), b.reshape(-1), n_samples if b.ndim > 1 else 0, x.reshape(-1), samples, outs, x.shape[1],
+            own_rtol, found.reshape(-1), work, *pivots, n_samples, limits.numbers, limits.steps, n_tiles, n_runs,
+            threads=ONE_THREAD if small else ALL_THREADS,
+        )  # fmt: skip
+    return Solved(found[:, :count] if lanes > count else found)

@@ -9,6 +9,7 @@ from ensemble._compile import cuda
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.numba import compiled, output, per_width, prange, tiles
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.sparse.complex_numbers import times
 from ensemble._kernels.sparse.crs import row_product, row_sum
 
 __all__ = ["relax_rows"]
@@ -30,7 +31,7 @@ def relax_rows(marks, mark, indptr, indices, values, dinv, b, x, out):
     `b` and `dinv` in the marked rows.
     """
     xp = array_namespace(values)
-    relaxed = x + dinv * (b - row_sum(indptr, indices, values, x))
+    relaxed = x + times(dinv, b - row_sum(indptr, indices, values, x))
     return into(out, xp.where((marks == mark)[:, None], relaxed, x))
 
 
@@ -52,7 +53,7 @@ def _relax_rows(width, shared):
     return loop
 
 
-@relax_rows.register("numba")
+@relax_rows.register("numba", complex_numbers=True)
 def _(marks, mark, indptr, indices, values, dinv, b, x, out):
     n_samples = x.shape[1]
     out = output(out, x.shape, x.dtype)

@@ -23,7 +23,7 @@ from ensemble._keywords import explains_construction
 from ensemble._typing import DType
 from ensemble.linalg.bridge import factors as bridge
 from ensemble.linalg.bridge.host import host_matrix
-from ensemble.linalg.crs_matrix import CrsMatrix
+from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.factorizations.backward_errors import error_limit, larger_error, magnitudes_of
 from ensemble.linalg.factorizations.exchanges import (
     LARGE_GROWTH,
@@ -57,6 +57,9 @@ FILLED_WORK = 100
 
 SEED = 29_531
 """Of the vectors by which the growth of complex entries is measured."""
+
+REFINEMENTS = 2
+"""Corrections of a product where entries grew, before factors with exchanges are made."""
 
 N_JUDGED = 4
 """Products of a factorisation that are judged before the growth of its entries is worked out."""
@@ -98,9 +101,10 @@ class Factorization(TriangularFactors):
         Samples with a pivot that is zero or a value that is not finite. `apply` gives NaN for them.
     lossy : array of bool, shape (n_samples,)
         Samples that are broken, or whose entries grew so much that elimination without exchanges lost a third of all
-        digits. Products and `solve` are judged by their backward errors where entries grew more than hundredfold, and
-        take SuperLU's factors where these are large. A is kept for that: such a solution is NaN where A is singular
-        or not finite, or its values were changed in place since.
+        digits. Products and `solve` are judged by their backward errors where entries grew more than hundredfold.
+        Where these are large, two corrections at most are added in double precision, and where they do not suffice
+        SuperLU's factors are taken. A is kept for that: such a solution is NaN where A is singular or not finite, or
+        its values were changed in place since.
     multiply_adds : int
         Multiplications that one sample's factorisation takes.
     n_values : int
@@ -340,16 +344,75 @@ class Factorization(TriangularFactors):
         values: np.ndarray = to_numpy(self._matrix.values)
         return values if self._samples is None or values.shape[1] == 1 else values[:, self._samples]
 
-    @cached_property
-    def _exchanged(self) -> dict[int, tuple[Any, Callable[[], PivotedFactors | None]]]:
-        """The matrix, None where it is not known, and its factors with exchanges, of each sample that may need them."""
-        found: dict[int, tuple[Any, Callable[[], PivotedFactors | None]]] = {}
-        doubtful = np.flatnonzero(~(self._growth <= GROWTH))
-        values = self._values_of(doubtful) if doubtful.size else np.empty((0, 0))
-        for i, s in enumerate(doubtful.tolist()):
-            A = self._matrix_of(s, values[:, i])
+    def _exchanged(self, s: int) -> tuple[Any, Callable[[], PivotedFactors | None]]:
+        """The matrix of sample s, None where it is not known, and its factors with exchanges, which are kept."""
+        found = self._exchanged_factors
+        if s not in found:
+            A = self._matrix_of(s, self._values_of(np.array([s]))[:, 0])
             found[s] = A, cache(partial(pivoted, A))
-        return found
+        return found[s]
+
+    @cached_property
+    def _exchanged_factors(self) -> dict[int, tuple[Any, Callable[[], PivotedFactors | None]]]:
+        return {}
+
+    @cached_property
+    def _refinable(self) -> tuple[CrsMatrix, np.ndarray] | None:
+        """The matrix that was factorised, and the samples that need refinement and were not changed since.
+
+        None where there are none, and for factors in single precision.
+        """
+        A = self._judged_matrix() if np.finfo(self.dtype).bits == 64 else None
+        samples = np.flatnonzero(~(self._growth <= GROWTH) & ~self.broken)
+        if A is None or not samples.size:
+            return None
+        assert self._matrix is not None
+        places = samples if self._samples is None else self._samples[samples]
+        again = self.update(self._matrix.take_samples(places if self._matrix.n_samples > 1 else [0]))
+        same = (again._values_of(np.arange(samples.size)) == self._values_of(samples)).all(axis=0)
+        return (A, samples[same]) if same.any() else None
+
+    def _refine(self, y: np.ndarray, b: np.ndarray, transposed: bool, like: Any) -> np.ndarray:
+        """Correct solutions y by the factors themselves where that suffices; returns the samples that are left.
+
+        y, of shape (n, k, n_samples), is written to; b may have one sample for all. Those are left whose entries grew
+        and whose backward errors stay above the limit. `like` is an array where the factors are.
+        """
+        grown, found = ~(self._growth <= GROWTH), self._refinable
+        if found is None:
+            return np.flatnonzero(grown)
+        A, samples = found
+        left, limit = np.zeros(self.n_samples, bool), error_limit(self.dtype)
+        left[np.setdiff1d(np.flatnonzero(grown), samples)] = True
+        A = as_crs(A.T) if transposed else A
+        for j in range(y.shape[1]):
+            own = y[:, j], np.broadcast_to(b[:, j], y[:, j].shape)
+            x, right = (np.ascontiguousarray(v if self.n_samples == 1 else v[:, samples]) for v in own)
+            x, bad = self._refined_columns(A, samples, x, right, transposed, like, limit)
+            if self.n_samples == 1:
+                y[:, j], left[0] = x, left[0] | bad.any()
+            else:
+                y[:, j, samples], left[samples] = x, left[samples] | bad
+        return np.flatnonzero(left)
+
+    def _refined_columns(
+        self, A: CrsMatrix, samples: np.ndarray, x: np.ndarray, b: np.ndarray, transposed: bool, like: Any, limit: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Correct x, solutions of the samples named, where backward errors are above `limit`; mark those that stay."""
+        A = A if samples.size == self.n_samples else A.take_samples(samples)
+        F = self if samples.size == self.n_samples else self.take_samples(samples)
+        error = larger_error(A, x, b)
+        for _ in range(REFINEMENTS):
+            bad = ~(error <= limit)
+            if not bad.any():
+                break
+            with np.errstate(all="ignore"):
+                change = F._solve(asarray_like((b - A.apply(x))[:, None, :], like), transposed)
+                corrected = x + to_numpy(change)[:, 0, :]
+            latest = larger_error(A, corrected, b)
+            better = bad & (latest < error)
+            x, error = np.where(better, corrected, x), np.where(better, latest, error)
+        return x, ~(error <= limit)
 
     def _is_accurate(self, y: Any, b: Any, transposed: bool) -> bool:
         """Whether the backward errors show that nothing is to be done, which is less work than the growth is.
@@ -379,7 +442,8 @@ class Factorization(TriangularFactors):
         if self._is_accurate(y, b, transposed) or (self._growth <= GROWTH).all():
             return y
         made, given, limit = to_numpy(y).copy(), to_numpy(b), error_limit(self.dtype)
-        for s, (A, factors) in self._exchanged.items():  # few samples, and their own cost is that of SuperLU
+        for s in self._refine(made, given, transposed, y).tolist():  # their own cost is that of SuperLU
+            A, factors = self._exchanged(s)
             columns = slice(None) if self.n_samples == 1 else slice(s, s + 1)
             own = given[:, :, columns if given.shape[2] > 1 else slice(None)]
             number = np.result_type(self.dtype, np.float64)

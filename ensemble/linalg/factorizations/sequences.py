@@ -156,11 +156,14 @@ class PivotRule:
         made.graph, made.shape = self.whole, self.whole.shape
         return made
 
-    def sequence(self, values: np.ndarray, units: np.ndarray) -> Sequence | None:
-        """Choose the pivots of one sample of values, shape (nnz,), and eliminate; None where it is singular."""
+    def sequence(self, values: np.ndarray, units: np.ndarray, **limits: Any) -> Sequence | None:
+        """Choose the pivots of one sample of values, shape (nnz,), and eliminate; None where it is singular.
+
+        `limits` are those of `pivot_sequence`.
+        """
         return pivot_sequence(
             self.graph.indptr, self.graph.indices, values[self.places], np.ascontiguousarray(units), self.rows,
-            self.preferred, self.rank,
+            self.preferred, self.rank, **limits,
         )  # fmt: skip
 
     def own_factors(self, found: Sequence) -> ExchangedFactors:
