@@ -49,7 +49,7 @@ def by_host(monkeypatch, name, *arguments, **options):
     """The same solve with scalars on the host."""
     with monkeypatch.context() as patch:
         patch.setattr(_solve, "runs_on_device", lambda *run: False)
-        patch.setattr(CgIteration, "tile_of_many", lambda state: 0)  # as of arrays of a device
+        patch.setattr(CgIteration, "tile_of_many", lambda state, begun=False: 0)  # as of arrays of a device
         return solve(name, *arguments, **options)
 
 
