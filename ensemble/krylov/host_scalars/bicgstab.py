@@ -22,6 +22,7 @@ class BicgstabHostScalars(HostScalars):
         "replaced", "rho", "shadow_norm", "fresh", "alpha", "omega", "next_rho", "alpha_usable", "omega_usable"
     )  # fmt: skip
     method = BICGSTAB
+    products = 2
     state: ManyState
 
     def __init__(self, state: SolveState, max_iterations: int) -> None:

@@ -25,7 +25,7 @@ from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
 from ensemble._typing import Array
 from ensemble.krylov._norms import norms, to_double, to_float64
 from ensemble.krylov._protocols import CycleState
-from ensemble.krylov.host_scalars.scalars import HostScalars
+from ensemble.krylov.host_scalars.scalars import WORK, HostScalars
 from ensemble.krylov.result import Status
 
 
@@ -107,11 +107,15 @@ class GmresHostScalars(HostScalars):
         self.norm = norm
 
     def in_one_call(self) -> bool:
-        """Whether compiled code makes a step of real numbers in NumPy, where threads are not better for rows."""
+        """Whether compiled code makes a step of real numbers in NumPy.
+
+        It does not where threads are better used for rows, or where an interrupt would wait long for its end.
+        """
         state, V = self.state, self.state.V
         if state.coupled or backend_of(V) != "numba" or V.dtype.kind != "f" or space_in_force() is not SERIAL:
             return False
-        return V[0].size <= SMALL or thread_count() == 1
+        work = 4 * V.size  # more than in this step: what is decided holds for the whole cycle
+        return work <= WORK and (V[0].size <= SMALL or thread_count() == 1)
 
     def orthogonalise(self, V: Array, w: Array, running: np.ndarray) -> tuple[np.ndarray, ...]:
         """Subtract the basis from w, the last vector of V: coefficients, lengths after and before, bad samples."""

@@ -30,6 +30,9 @@ class HostScalars:
 
     values: tuple[str, ...] = ("replaced",)
     method: int = -1
+    products = 1
+    """Products with the matrix of an iteration."""
+
     keeps_within = True
     """Whether iterates are kept within a call of many iterations, not only after it."""
 
@@ -53,7 +56,7 @@ class HostScalars:
         state, samples = self.state, self.state.samples
         if not self.begin_many():
             return
-        work = state.A.values.shape[0] * samples.size
+        work = state.A.values.shape[0] * samples.size * self.products
         left = self.limit - state.iterations[samples]
         most = max(1, min(int(left[state.active].max()), MOST, WORK // max(work, 1)))
         run = ManyIterations(self.method, samples.size, self.number_type(), most)
