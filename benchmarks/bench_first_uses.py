@@ -40,6 +40,7 @@ PROGRAMS = {
     "cg, aggregation": CG,
     "README": CG + "cg(A.sample(3), np.ones(1600), M=smoothed_aggregation(A.sample(3)), rtol=1e-8)\n",
     "direct": PROBLEM + "from ensemble.krylov import direct\ndirect(A, np.ones(1600))\n",
+    "eigsh": PROBLEM + "from ensemble.linalg import eigsh\neigsh(A.sample(3), 3)\n",
     "ode.solve": """
 import numpy as np
 import ensemble as en

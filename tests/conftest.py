@@ -193,6 +193,8 @@ def as_device(on_cpu, monkeypatch):
     from ensemble._compile import registry
     from ensemble._kernels.krylov.device_scalars import scalars
     from ensemble._kernels.multigrid import galerkin
+    from ensemble.krylov import _iteration
+    from ensemble.krylov.host_scalars import gmres
 
-    for module in (registry, galerkin, scalars):
+    for module in (registry, galerkin, scalars, _iteration, gmres):
         monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")

@@ -10,7 +10,7 @@ MOST = {"cg, aggregation": 38, "direct": 16, "ode.solve": 2, "kalman_filter": 2}
 """Kernels that are translated."""
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("cg, aggregation", "ode.solve")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("cg, aggregation", "eigsh", "ode.solve")]
 
 
 @pytest.mark.parametrize("name", ["kalman_filter", "direct", *SLOW])

@@ -9,7 +9,7 @@ import pytest
 from numba import prange
 
 from ensemble._compile.allocation import new
-from ensemble._compile.lanes.arithmetic import add_terms, zero_sums
+from ensemble._compile.lanes.arithmetic import add_terms, lane, zero_sums
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.loops import native_call
 from ensemble._compile.numba import compiled, compiled_procedure, inner, spliced
@@ -353,3 +353,20 @@ def test_memory_of_rounds_ends():
     assert peak > 8 * n
     assert left < 8 * n
     assert peak < 8 * n * (numba.get_num_threads() + 1)
+
+
+@compiled
+def gathered(x, places, whole, out):
+    for i in prange(out.size):
+        found = np.int64(lane(load(places, i, 1), 0))
+        out[i] = x[found] + whole[np.int64(lane(load(whole, i, 1), 0))]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32, np.int64])
+def test_a_lane_of_narrow_integers_is_an_index(kind):
+    """Places from the end of an array are negative in types that have a sign."""
+    low = -3 if np.issubdtype(kind, np.signedinteger) else 1
+    places, whole, out = np.array([2, low, 0], kind), np.array([1, 2, 0], np.uint16), np.zeros(3)
+    gathered(np.array([0.5, 0.25, 2.0]), places, whole, out)
+    np.testing.assert_array_equal(out, np.array([0.5, 0.25, 2.0])[places.astype(int)] + whole[whole])
+    assert gathered.by_numba == ""

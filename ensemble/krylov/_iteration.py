@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like
+from ensemble._backend import array_namespace, asarray_like, backend_of
 from ensemble._compile.kept_memory import empty_like
+from ensemble._compile.numba import SMALL, thread_count
 from ensemble._kernels.krylov import vectors
+from ensemble._kernels.krylov.many_iterations import tile_width
+from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble._typing import Array
 from ensemble.krylov._norms import any_row, norms, units_of
 from ensemble.krylov._protocols import LoopScalars, QueuedScalars
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
-from ensemble.linalg import Identity
+from ensemble.linalg import CrsMatrix, Identity
 from ensemble.linalg.operators import wrap_like
 from ensemble.linalg.reordering import restored_vectors
 
@@ -46,6 +49,9 @@ class KrylovIteration:
 
     multiplied: tuple[str, ...] = ("x",)
     """Names of those that A is applied to: they have the space that its products need beside them."""
+
+    many: tuple[str, ...] = ()
+    """Names of the vectors of `many_iterations`, in order, before the last of `scratch`. Other methods have none."""
 
     parts: tuple[str, ...] = ("iterate",)
     """Methods that make up one iteration, in their order; a device solve may end after any of them."""
@@ -146,9 +152,27 @@ class KrylovIteration:
         """Make the scalars of this solve on the host."""
         raise NotImplementedError
 
-    def tile_of_many(self) -> int:
-        """Samples of a tile where the scalars run many iterations in one call, `iterate_many`; 0 where they cannot."""
-        return 0
+    def tile_of_many(self, begun: bool = False) -> int:
+        """Samples of a tile where the scalars run many iterations in one call, `iterate_many`; 0 where they cannot.
+
+        They can for a matrix and vectors in NumPy without preconditioner, where threads are not better used for rows.
+        What has `begun` so goes on so: each sample has its own number of iterations.
+        """
+        A = self.A
+        if not self.many or not isinstance(self.M, Identity) or not isinstance(A, CrsMatrix):
+            return 0
+        values, (n, n_samples) = A.values, self.b.shape
+        if A.space is not SERIAL or backend_of(values) != "numba" or values.dtype != self.b.dtype:
+            return 0
+        if values.dtype.kind != "f" or not n:
+            return 0
+        width = 1 if n_samples == 1 else tile_width(A.graph.indptr, values, n_samples, len(self.many) + 1)
+        busy = self.b.size <= SMALL or (width > 0 and n_samples // width >= thread_count())
+        return width if busy or begun else 0
+
+    def many_vectors(self) -> tuple[tuple[Array, ...], Array]:
+        """The vectors of `many_iterations` and its scratch."""
+        return tuple(getattr(self, name) for name in self.many), getattr(self, self.scratch[-1])
 
     def initial_rows(self) -> np.ndarray:
         """Return the scalars at the start of a device solve, shape (n_rows, n_samples)."""
@@ -176,13 +200,17 @@ class KrylovIteration:
         self.latest[samples] = norm[which]
         self.log.append((samples, self.iterations[samples], norm[which]))
 
-    def record_many(self, counts: np.ndarray, history: np.ndarray) -> None:
-        """Note so many further iterations of each sample in the vectors, their norms in the rows of `history`."""
-        rows, places = np.nonzero(np.arange(len(history))[:, None] < counts)
-        samples, some = self.samples[places], np.flatnonzero(counts)
-        self.log.append((samples, self.iterations[samples] + 1 + rows, history[rows, places]))
+    def record_many(self, counts: np.ndarray, history: np.ndarray, again: np.ndarray) -> None:
+        """Note so many further iterations of each sample in the vectors, their norms in the rows of `history`.
+
+        Row 0 has norms of the iteration before, which samples of `again` have completed.
+        """
+        numbers = np.arange(len(history))[:, None]
+        rows, places = np.nonzero((numbers <= counts) & ((numbers > 0) | again))
+        samples = self.samples[places]
+        self.log.append((samples, self.iterations[samples] + rows, history[rows, places]))
         self.iterations[self.samples] += counts
-        self.latest[self.samples[some]] = history[counts[some] - 1, some]
+        self.latest[self.samples] = history[counts, np.arange(counts.size)]
 
     def any_active(self) -> bool:
         """Whether some sample runs; in a short iteration ``active.any()`` takes long."""

@@ -26,7 +26,7 @@ import numpy as np
 from ensemble._typing import Array
 from ensemble.krylov.result import Status
 
-__all__ = ["CycleState", "DirectionState", "LanczosState", "LoopScalars", "QueuedScalars", "SolveState"]
+__all__ = ["CycleState", "LanczosState", "LoopScalars", "ManyState", "QueuedScalars", "SolveState"]
 
 
 class SolveState(Protocol):
@@ -129,24 +129,20 @@ class SolveState(Protocol):
         """Tell whether finished samples are to be taken out."""
 
 
-class DirectionState(SolveState, Protocol):
-    """What the scalars of conjugate gradients read for many iterations in one call."""
+class ManyState(SolveState, Protocol):
+    """What scalars read for many iterations in one call."""
 
     @property
     def A(self) -> Any:
         """The matrix."""
 
-    @property
-    def p(self) -> Array: ...
-
-    @property
-    def z(self) -> Array:
-        """Scratch between iterations."""
+    def many_vectors(self) -> tuple[tuple[Array, ...], Array]:
+        """Return the vectors of `many_iterations` and its scratch."""
 
     def verify(self) -> None:
         """Compute the true residuals of the candidates and decide."""
 
-    def record_many(self, counts: np.ndarray, history: np.ndarray) -> None:
+    def record_many(self, counts: np.ndarray, history: np.ndarray, again: np.ndarray) -> None:
         """Note the norms of several iterations."""
 
 
@@ -180,8 +176,16 @@ class CycleState(SolveState, Protocol):
         """Update all samples and restart."""
 
 
-class LanczosState(SolveState, Protocol):
+class LanczosState(ManyState, Protocol):
     """What MINRES' scalars read besides."""
+
+    @property
+    def v(self) -> Array:
+        """The present Lanczos vector."""
+
+    @property
+    def q(self) -> Array:
+        """Scratch between iterations."""
 
     def true_squares(self) -> Array:
         """Compute r . M r per sample, with the residual recomputed from x."""

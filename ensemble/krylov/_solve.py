@@ -96,4 +96,4 @@ def solve_on_host(state: KrylovIteration, max_iterations: int, may_compact: bool
             kept = np.flatnonzero(state.active)
             state.compact(kept)
             scalars.take_samples(kept)
-            tile = state.tile_of_many() if tile else 0
+            tile = state.tile_of_many(begun=True) if tile else 0

@@ -100,6 +100,7 @@ class BicgstabIteration(KrylovIteration):
     vectors = ("b", "x", "r", "p", "v", "shadow")
     scratch = ("y", "t")
     multiplied = ("x", "y")
+    many = ("x", "r", "p", "v", "shadow")
     parts = ("first_half", "second_half")  # many a solve ends in the middle of an iteration
     p: Array
     v: Array

@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import backend_of
 from ensemble._compile.kept_memory import empty_like
-from ensemble._compile.numba import SMALL, thread_count
-from ensemble._kernels.krylov.cg_iterations import tile_width
 from ensemble._kernels.krylov.device_scalars.cg import CgScalars
-from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
@@ -23,7 +19,6 @@ from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.host_scalars.cg import CgHostScalars
 from ensemble.krylov.result import SolveResult
-from ensemble.linalg import CrsMatrix, Identity
 
 
 @explains_calls("cg")
@@ -108,6 +103,7 @@ class CgIteration(KrylovIteration):
     vectors: tuple[str, ...] = ("b", "x", "r", "p")
     scratch = ("z",)
     multiplied = ("x", "p")
+    many = ("x", "r", "p")
     p: Array
     z: Array
     q: Array = None
@@ -136,19 +132,9 @@ class CgIteration(KrylovIteration):
         """Keep the iterates before the last step that the next direction would keep."""
         self.scalars.keep_previous(self.p)
 
-    def tile_of_many(self) -> int:
-        """Of a matrix and vectors in NumPy without preconditioner, where threads are not better used for rows."""
-        A = self.A
-        if self.q is not None or not isinstance(self.M, Identity) or not isinstance(A, CrsMatrix):
-            return 0
-        values, (n, n_samples) = A.values, self.b.shape
-        if A.space is not SERIAL or backend_of(values) != "numba" or values.dtype != self.b.dtype:
-            return 0
-        if values.dtype.kind != "f" or not n:
-            return 0
-        width = 1 if n_samples == 1 else tile_width(A.graph.indptr, values, n_samples)
-        busy = self.b.size <= SMALL or (width > 0 and n_samples // width >= thread_count())
-        return width if busy else 0
+    def tile_of_many(self, begun: bool = False) -> int:
+        """As of every method; none of the flexible one."""
+        return 0 if self.q is not None else super().tile_of_many(begun)
 
     # --- scalars
     def host_scalars(self, max_iterations: int) -> CgHostScalars:

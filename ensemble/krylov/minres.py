@@ -100,6 +100,7 @@ class MinresIteration(KrylovIteration):
 
     vectors: tuple[str, ...] = ("b", "x", "r", "v", "u", "w", "p")
     scratch = ("q",)
+    many = ("x", "r", "v", "u", "w", "p")
     stays_on_device = False
     v: Array
     u: Array
@@ -120,16 +121,17 @@ class MinresIteration(KrylovIteration):
     def iterate(self) -> None:
         """Extend the Lanczos basis by u, and minimise over it."""
         scalars = self.scalars
-        begins = scalars.replaced.any()
+        new = scalars.replaced
+        begins = new.any()
         if begins:
-            self.copy(scalars.replaced, self.r, self.v)
+            self.copy(new, self.r, self.v)
             self.z, squares = self.precondition_dot(self.v, self.v if self.plain else self.z)
             if not scalars.begin(squares):
                 return
         self.z = self.v if self.plain else self.z
         inner = self.A.apply_dot(self.z, self.q)[1]
         if begins:
-            scalars.measure(dot(self.q, self.q, None))
+            scalars.measure(dot(self.q, self.q, None), new)
         h = scalars.lanczos(inner)
         if h is None:
             return

@@ -14,6 +14,8 @@ from ensemble._kernels import all_kernels  # noqa: F401  registers the modules
 from ensemble._kernels.krylov.device_scalars import scalars
 from ensemble._kernels.multigrid import galerkin
 from ensemble.distributed.devices import DeviceCommunicator, HostMessages
+from ensemble.krylov import _iteration
+from ensemble.krylov.host_scalars import gmres
 from tests import cuda_on_cpu
 from tests.conftest import COMPILED
 
@@ -56,6 +58,6 @@ def on_emulator() -> Iterator[None]:
         patch.setattr(device, "raw_module", cuda_on_cpu.Module)
         for module in cuda.KERNEL_MODULES.values():
             patch.setattr(module, "_functions", COMPILED.setdefault(module.name, {}))
-        for module in (registry, galerkin, scalars):
+        for module in (registry, galerkin, scalars, _iteration, gmres):
             patch.setattr(module, "backend_of", lambda *arrays: "cuda")
         yield

@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from ensemble import gallery
 from ensemble.krylov import Status, _solve, gmres
 from ensemble.krylov._device import DeviceLoop
-from ensemble.krylov.cg import CgIteration
 from ensemble.linalg import CrsMatrix
 from ensemble.scalar import Ensemble
 from tests.device_problems import problem
@@ -49,7 +48,6 @@ def by_host(monkeypatch, name, *arguments, **options):
     """The same solve with scalars on the host."""
     with monkeypatch.context() as patch:
         patch.setattr(_solve, "runs_on_device", lambda *run: False)
-        patch.setattr(CgIteration, "tile_of_many", lambda state: 0)  # as of arrays of a device
         return solve(name, *arguments, **options)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._kernels.krylov import bicgstab as kernels
+from ensemble._kernels.krylov.many_iterations import BICGSTAB
 from ensemble._kernels.krylov.vectors import cg_update
 from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import to_double, to_float64
-from ensemble.krylov._protocols import SolveState
+from ensemble.krylov._protocols import ManyState, SolveState
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
 
@@ -17,7 +18,12 @@ from ensemble.krylov.result import Status
 class BicgstabHostScalars(HostScalars):
     """alpha, omega and beta of each sample; `rho` is shadow . r, `fresh`: a recurrence has just begun."""
 
-    values = ("replaced", "rho", "shadow_norm", "fresh")
+    values = (
+        "replaced", "rho", "shadow_norm", "fresh", "alpha", "omega", "next_rho", "alpha_usable", "omega_usable"
+    )  # fmt: skip
+    method = BICGSTAB
+    products = 2
+    state: ManyState
 
     def __init__(self, state: SolveState, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
@@ -42,6 +48,19 @@ class BicgstabHostScalars(HostScalars):
     def lost_samples(self) -> bool:
         """Whether coupled samples hold coefficients from sums that a sample taken out since was part of."""
         return bool(self.state.coupled and self.state.active.sum() < self.n_running)
+
+    # --- many iterations in one call
+    def give_numbers(self, numbers: np.ndarray) -> None:
+        """In the order of `bicgstab_iterations`."""
+        numbers[:] = (
+            self.rho, self.shadow_norm, self.alpha, self.omega, self.next_rho, self.alpha_usable, self.omega_usable,
+            self.fresh,
+        )  # fmt: skip
+
+    def take_numbers(self, numbers: np.ndarray) -> None:
+        """The same."""
+        self.rho, self.shadow_norm, self.alpha, self.omega, self.next_rho = numbers[:5]
+        self.alpha_usable, self.omega_usable, self.fresh = numbers[5:] != 0.0
 
     # --- one iteration
     def step(self, shadow: Array, y: Array, v: Array, x: Array, r: Array) -> bool:

@@ -8,20 +8,17 @@ import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
 from ensemble._kernels.krylov import vectors
-from ensemble._kernels.krylov.cg_iterations import BROKEN, DUE, FRESH, LAST, LEAST, RESTS, CgRun, cg_iterations
+from ensemble._kernels.krylov.many_iterations import CG
 from ensemble._kernels.sparse.complex_numbers import real_parts, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import to_float64
-from ensemble.krylov._protocols import DirectionState, SolveState
+from ensemble.krylov._protocols import ManyState, SolveState
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
 from ensemble.linalg import Identity
 
 if TYPE_CHECKING:
     from ensemble.linalg.linear_operator import LinearOperator
-
-MOST, WORK = 64, 1 << 27
-"""Iterations of one call, and multiply-adds of its products, about: an interrupt waits for its end."""
 
 
 class CgHostScalars(HostScalars):
@@ -31,7 +28,9 @@ class CgHostScalars(HostScalars):
     """
 
     values = ("replaced", "rz", "alpha")
-    state: DirectionState
+    method = CG
+    keeps_within = False
+    state: ManyState
 
     def __init__(self, state: SolveState, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
@@ -95,37 +94,23 @@ class CgHostScalars(HostScalars):
         return self.select_candidates(norm)
 
     # --- many iterations in one call
-    def iterate_many(self, widest: int) -> None:
-        """Iterations of each sample until its last one needs a decision, then these decisions.
+    def number_type(self) -> np.dtype:
+        """That of the vectors."""
+        return np.dtype(self.state.x.dtype)
 
-        `widest`: samples of a tile, see `cg_iterations`. Samples that wait for their decision are behind the others
-        from then on: each has its own number of iterations.
-        """
+    def give_numbers(self, numbers: np.ndarray) -> None:
+        """The last and the present r . r, the last step length."""
         state, squares = self.state, self.squares
-        samples, work = state.samples, state.A.values.shape[0] * state.samples.size
-        left = self.limit - int(state.iterations[samples[state.active]].max())
-        if squares is None or squares.size != samples.size:
+        if squares is None or squares.size != state.samples.size:
             squares = vectors.dot(state.r, state.r, None)
-        run = CgRun(samples.size, state.x.dtype, max(1, min(left, MOST, WORK // max(work, 1))))
-        run.numbers[:] = self.rz, squares, self.alpha
-        run.norms[:] = (
-            state.check[samples], state.least[samples], state.latest[samples], state.best_norm[samples], self.replaced
-        )  # fmt: skip
-        run.codes[~state.active] = RESTS
-        cg_iterations(state.A.arrays, state.x, state.r, state.p, state.z, run, widest)
-        self.rz, self.squares, self.alpha = run.numbers
-        self.replaced = run.norms[FRESH] != 0.0
-        state.record_many(run.counts, run.history)
-        state.least[samples] = run.norms[LEAST]
-        state.finish(run.codes == BROKEN, Status.breakdown)
-        due = run.codes == DUE
-        if due.any():
-            self.decide(due, run.norms[LAST])
-        state.finish(state.active & (state.iterations[samples] >= self.limit), Status.max_iterations)
-        self.steps = int(state.iterations[samples[state.active]].max(initial=0))
+        numbers[:] = self.rz, squares, self.alpha
+
+    def take_numbers(self, numbers: np.ndarray) -> None:
+        """The same."""
+        self.rz, self.squares, self.alpha = numbers
 
     def decide(self, due: np.ndarray, last: np.ndarray) -> None:
-        """What `step` and the loop do after the iteration of the samples of `due`; `last`: their norms before it."""
+        """What `step` and the loop do after an iteration."""
         state, samples = self.state, self.state.samples
         norm, self.running = np.where(due, state.latest[samples], np.inf), due
         self.keep_left(norm, last, state.x, state.p)

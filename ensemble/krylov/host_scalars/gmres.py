@@ -6,20 +6,27 @@ import sys
 
 import numpy as np
 
+from ensemble._backend import backend_of
+from ensemble._compile.numba import SMALL, thread_count
 from ensemble._kernels.krylov import basis as kernels
+from ensemble._kernels.krylov.arnoldi import (
+    BROKEN,
+    BUILDING,
+    CANDIDATE,
+    EXHAUSTED,
+    LIMIT,
+    RESTARTS,
+    ROUNDOFF,
+    arnoldi_step,
+)
 from ensemble._kernels.krylov.rotations import rotate_column
 from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, real_parts, times
+from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
 from ensemble._typing import Array
 from ensemble.krylov._norms import norms, to_double, to_float64
 from ensemble.krylov._protocols import CycleState
-from ensemble.krylov.host_scalars.scalars import HostScalars
+from ensemble.krylov.host_scalars.scalars import WORK, HostScalars
 from ensemble.krylov.result import Status
-
-ROUNDOFF = 64
-"""Units of roundoff below which what is left of a vector, or a pivot, is nothing but rounding."""
-
-BUILDING, CANDIDATE, EXHAUSTED, BROKEN, LIMIT, RESTARTS = range(6)
-"""State of a sample within a cycle; all but the first have stopped building their basis."""
 
 
 class GmresHostScalars(HostScalars):
@@ -72,6 +79,13 @@ class GmresHostScalars(HostScalars):
         self.running = running = state.active & (self.in_cycle == BUILDING)
         state.columns, self.steps = j + 1, self.steps + 1
         state.iterations[state.samples[running]] += 1
+        if self.in_one_call():
+            limit = state.iterations[state.samples] >= self.max_iterations
+            self.norm = np.zeros(running.size)
+            numbers = running.astype(np.int64), state.check[state.samples], limit.astype(np.int64)
+            cycle = self.R, self.cosines, self.sines, self.g, self.length
+            arnoldi_step(V, j, cycle, (*numbers, self.in_cycle, self.norm), state.eps)
+            return
         column, length, before, broken = self.orthogonalise(V[: j + 2, :, :], w, running)
         self.in_cycle[broken] = BROKEN
         if state.coupled and broken.any():  # sums that include the broken sample are not valid for the others
@@ -91,6 +105,17 @@ class GmresHostScalars(HostScalars):
         for which, value in ((limit, LIMIT), (exhausted, EXHAUSTED), (candidates, CANDIDATE)):
             self.in_cycle[which] = value
         self.norm = norm
+
+    def in_one_call(self) -> bool:
+        """Whether compiled code makes a step of real numbers in NumPy.
+
+        It does not where threads are better used for rows, or where an interrupt would wait long for its end.
+        """
+        state, V = self.state, self.state.V
+        if state.coupled or backend_of(V) != "numba" or V.dtype.kind != "f" or space_in_force() is not SERIAL:
+            return False
+        work = 4 * V.size  # more than in this step: what is decided holds for the whole cycle
+        return work <= WORK and (V[0].size <= SMALL or thread_count() == 1)
 
     def orthogonalise(self, V: Array, w: Array, running: np.ndarray) -> tuple[np.ndarray, ...]:
         """Subtract the basis from w, the last vector of V: coefficients, lengths after and before, bad samples."""

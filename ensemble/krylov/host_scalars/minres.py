@@ -5,20 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._compile.kept_memory import empty_like
+from ensemble._kernels.krylov.many_iterations import MINRES
+from ensemble._kernels.krylov.minres_iterations import DOUBTFUL_FALL, LEAST_SQUARES, MINRES_ROWS, SINGULAR
+from ensemble._kernels.krylov.vectors import dot
 from ensemble._typing import Array
 from ensemble.krylov._norms import norms, to_float64
 from ensemble.krylov._protocols import LanczosState
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
-
-SINGULAR = 10.0
-"""Units of rounding by the norm of A below which a diagonal entry of the triangular factor is zero."""
-
-LEAST_SQUARES = 1000.0
-"""Units of rounding by the norms of A and r below which A r is zero: no x has a smaller residual."""
-
-DOUBTFUL = 1e-6
-"""A r by the norms of A and r below which an iterate is kept only where its true residual is the least so far."""
 
 
 class MinresHostScalars(HostScalars):
@@ -29,7 +23,8 @@ class MinresHostScalars(HostScalars):
     """
 
     state: LanczosState
-    values = ("replaced", "beta", "old_beta", "phibar", "cs", "sn", "dbar", "epsln", "size", "lowest", "least", "unit")
+    method = MINRES
+    values = ("replaced", *MINRES_ROWS)
 
     def __init__(self, state: LanczosState, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
@@ -40,7 +35,37 @@ class MinresHostScalars(HostScalars):
         self.lowest = np.full_like(nothing, 0.01)  # norm of A r by those of A and r, at the last iterate that was kept
         self.least = np.full_like(nothing, np.inf)  # root of r . M r, at the start and at the last doubtful iterate
         self.alfa = self.unit = nothing
+        self.next_beta = self.delta = self.gbar = self.gamma = self.old_epsln = nothing  # in the middle of an iteration
         self.exhausted = np.zeros_like(state.active)
+
+    # --- many iterations in one call
+    def begin_many(self) -> bool:
+        """Krylov spaces of the samples that begin one."""
+        state, new = self.state, self.replaced
+        if not new.any():
+            return True
+        state.copy(new, state.r, state.v)
+        if not self.begin(dot(state.v, state.v, None)):
+            return False
+        state.A.apply(state.v, state.q)
+        self.measure(dot(state.q, state.q, None), new)
+        return True
+
+    def give_numbers(self, numbers: np.ndarray) -> None:
+        """In the order of `MINRES_ROWS`."""
+        for row, name in zip(numbers, MINRES_ROWS, strict=True):
+            row[:] = getattr(self, name)
+
+    def take_numbers(self, numbers: np.ndarray) -> None:
+        """The same."""
+        for row, name in zip(numbers, MINRES_ROWS, strict=True):
+            setattr(self, name, row if name != "exhausted" else row != 0.0)
+
+    def decide_doubtful(self, which: np.ndarray) -> None:
+        """Keep the iterates of `which` whose true residual is the least so far."""
+        self.state.keep(self.has_least(which), self.state.latest[self.state.samples])
+
+    # --- one iteration
 
     def positive_squares(self, squares: Array) -> tuple[np.ndarray, bool]:
         """The roots of inner products with M, and whether coupled samples have to begin again."""
@@ -65,12 +90,12 @@ class MinresHostScalars(HostScalars):
         self.replaced = np.zeros_like(new)
         return self.state.any_active()
 
-    def measure(self, squares: Array) -> None:
-        """The units of samples that have none, from the square of A z."""
+    def measure(self, squares: Array, new: np.ndarray) -> None:
+        """The units of the samples that begin and have none, from the square of A z."""
         lengths = np.sqrt(self.coupled_sum(to_float64(squares)))
         first = np.sqrt(self.coupled_sum(self.state.latest[self.state.samples] ** 2))
         size = lengths / (first * self.beta)
-        known = np.isfinite(size) & (size > 0.0) & (self.unit == 0.0)
+        known = new & np.isfinite(size) & (size > 0.0) & (self.unit == 0.0)
         self.unit = np.where(known, np.ldexp(1.0, np.frexp(np.where(known, size, 1.0))[1]), self.unit)
 
     def lanczos(self, squares: Array) -> np.ndarray | None:
@@ -117,12 +142,17 @@ class MinresHostScalars(HostScalars):
         if not falls.any():
             return
         self.lowest = np.where(falls, root, self.lowest)
-        doubtful = falls & (root < DOUBTFUL)
+        doubtful = falls & (root < DOUBTFUL_FALL)
         if doubtful.any():
-            length = np.sqrt(np.maximum(self.coupled_sum(to_float64(state.true_squares())), 0.0))
-            falls = falls & (~doubtful | (length < self.least))
-            self.least = np.where(doubtful & falls, length, self.least)
+            falls = (falls & ~doubtful) | self.has_least(doubtful)
         state.keep(falls, state.latest[state.samples])
+
+    def has_least(self, which: np.ndarray) -> np.ndarray:
+        """Which of the samples of `which` have the least true residual so far; notes it."""
+        length = np.sqrt(np.maximum(self.coupled_sum(to_float64(self.state.true_squares())), 0.0))
+        found: np.ndarray = which & (length < self.least)
+        self.least = np.where(found, length, self.least)
+        return found
 
     def is_better(self, first: np.ndarray, true_norm: np.ndarray) -> np.ndarray:
         """As for every method; of the kept iterates of `first` the true residuals count."""
