@@ -13,8 +13,9 @@ from ensemble.scalar.lift.linalg import RESULTS
 __all__ = ["ALONE", "NOT_ALONE", "on_one_sample"]
 
 OTHERS = (
-    "all any copy count_nonzero full_like isclose meshgrid ones_like tile tril triu where zeros_like linalg.cholesky linalg.det "
-    "linalg.eig linalg.eigvals linalg.inv linalg.matrix_power linalg.slogdet linalg.solve"
+    "all any copy count_nonzero full_like isclose meshgrid ones_like tile tril triu where zeros_like "
+    "linalg.cholesky linalg.det linalg.eig linalg.eigvals linalg.inv linalg.matrix_power linalg.slogdet "
+    "linalg.solve"
 )
 """Functions that have a rule, and are not called on each sample."""
 
