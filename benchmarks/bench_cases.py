@@ -18,7 +18,7 @@ from benchmarks.common import RESULTS, show
 Row = dict[str, Any]
 
 COMMANDS = (
-    "eigen", "direct-exchanges --name direct-exchanges-1threads", "complex --name complex-1threads", "krylov",
+    "eigen", "direct-exchanges --name direct-exchanges-1threads", "complex --name complex-1threads", "plain-iterations --name plain-iterations-1threads",
     "spmv-small --name spmv-small-1threads", "numpy-functions", "operators", "run", "time-steps", "kalman-calls",
     "vectorize", "propagate", "ode-dense", "threads", "first-uses",
 )  # fmt: skip
@@ -76,9 +76,17 @@ def cases() -> list[Case]:
     for task, before in (("product", "0.1 to 0.4"), ("gmres", "-"), ("bicgstab", "-"), ("direct", "0.8 to 5")):
         found.append(Case(f"complex {task}", "SciPy", before, "complex-1threads", has(task=task), x_of("x"), count))
     for method, before in (("cg", "0.4 to 1"), ("minres", "0.4 to 1"), ("bicgstab", "0.4 to 1"), ("gmres", "0.4, 0.6")):
-        wanted = lambda row, method=method: row["method"] == method and row["unknowns"] >= 10_000
+        wanted = lambda row, method=method: row["method"] == method and row["rows"] >= 10_000
         found.append(
-            Case(f"{method}, 10,000 rows and more", "SciPy", before, "krylov-1threads", wanted, x_of("x"), count)
+            Case(
+                f"{method}, 10,000 rows and more",
+                "SciPy",
+                before,
+                "plain-iterations-1threads",
+                wanted,
+                x_of("x"),
+                count,
+            )
         )
     found += [
         Case("A @ x, small matrices", "SciPy", "0.3 to 0.5", "spmv-small-1threads", every, x_of("x"), count),

@@ -117,7 +117,3 @@ def main() -> None:
     show("Without preconditioner, an iteration and sample, one thread", rows)
     if arguments.name:
         save(arguments.name, rows)
-
-
-if __name__ == "__main__":
-    main()
