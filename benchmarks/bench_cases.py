@@ -18,9 +18,10 @@ from benchmarks.common import RESULTS, show
 Row = dict[str, Any]
 
 COMMANDS = (
-    "eigen", "direct-exchanges --name direct-exchanges-1threads", "complex --name complex-1threads", "plain-iterations --name plain-iterations-1threads",
-    "spmv-small --name spmv-small-1threads", "numpy-functions", "operators", "run", "time-steps", "kalman-calls",
-    "vectorize", "propagate", "ode-dense", "threads", "first-uses",
+    "eigen", "direct-exchanges --name direct-exchanges-1threads", "complex --name complex-1threads",
+    "plain-iterations --name plain-iterations-1threads", "spmv-small --name spmv-small-1threads", "numpy-functions",
+    "operators", "run", "time-steps --squares 60 --name time-steps-1threads", "kalman-calls", "vectorize", "propagate",
+    "ode-dense", "threads", "first-uses",
 )  # fmt: skip
 """What ``python -m benchmarks`` takes for each record that the table reads; some need ``--matrices``."""
 

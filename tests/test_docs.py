@@ -164,6 +164,7 @@ def test_benchmarks_have_names_of_one_kind_and_asv_measures_every_part():
         "Krylov",
         "Lorenz63",
         "Multigrid",
+        "PlainIterations",
         "Multilevel",
         "Propagate",
         "Sensitivity",
