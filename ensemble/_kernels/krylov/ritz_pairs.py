@@ -17,7 +17,7 @@ import numpy as np
 
 from ensemble._compile.lanes.arithmetic import absolute, any_lane, copysign, lane
 from ensemble._compile.lanes.types import load, select, splat, sqrt, store, zeros
-from ensemble._compile.numba import compiled_serial, inner, per_width
+from ensemble._compile.numba import compiled_procedure, inner, per_width
 
 __all__ = ["ritz_pairs"]
 
@@ -57,13 +57,13 @@ def reflected(b, d, e, v, w, count, width, row, nothing):
             inner_product = inner_product + total * factor * load(b, own + k * width, nothing)
         inner_product = 0.5 * inner_product * factor
         for k in range(i):
-            q = load(w, (count + k) * width, nothing) - inner_product * load(b, own + k * width, nothing)
-            store(w, (count + k) * width, q)
+            less = load(w, (count + k) * width, nothing) - inner_product * load(b, own + k * width, nothing)
+            store(w, (count + k) * width, less)
         for k in range(i):
-            q, u = load(w, (count + k) * width, nothing), load(b, own + k * width, nothing)
+            upper, u = load(w, (count + k) * width, nothing), load(b, own + k * width, nothing)
             for j in range(i):
                 at = (k * count + j) * width
-                less = q * load(b, own + j * width, nothing) + u * load(w, (count + j) * width, nothing)
+                less = upper * load(b, own + j * width, nothing) + u * load(w, (count + j) * width, nothing)
                 store(b, at, load(b, at, nothing) - less)
     store(e, 0, load(b, count * width, nothing))
     for i in range(count):
@@ -189,7 +189,7 @@ def put_in_order(
 
 @per_width
 def _pairs(width: int, alone: bool) -> Any:
-    @compiled_serial
+    @compiled_procedure
     def loop(given, off, offsets, values, vectors, couplings, independent, m, first, capacity, mode):
         nothing, count = zeros(given, width), first + 1
         row = (m + LANES - 1) // LANES * LANES if alone else m * width
