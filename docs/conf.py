@@ -114,9 +114,9 @@ def beside_pages(folder: Path) -> None:
             drawn = (HERE / "images" / f"{name}.png").exists()
             picture = f"![What it draws](../images/{name}.png)\n\n" if drawn else ""
             program = f"```{{literalinclude}} ../tutorials/{path.name}\n:language: python\n```\n"
-            title, _, first = title.partition(": " if ": " in title else "? ")
+            title, mark, first = title.partition(": " if ": " in title else "? ")
             rest = f"{first[:1].upper()}{first[1:]}\n\n{rest}".replace("``", "`")
-            text = f"# {title.rstrip('.')}\n\n{rest}\n\n{picture}{program}"
+            text = f"# {title.rstrip('.')}{mark.strip(': ')}\n\n{rest}\n\n{picture}{program}"
         else:
             based = lambda found, path=path: f"]({os.path.relpath(path.parent / found[1], folder)}"
             text = re.sub(r"\]\(([^)#\s:]+)(?=[)#])", based, text)
