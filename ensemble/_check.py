@@ -197,7 +197,7 @@ def finite(value: Any, function: str, argument: str) -> float:
 def check_level(value: Any, function: str) -> float:
     """The level of an interval as a float in (0, 1)."""
     good = isinstance(value, int | float | np.floating) and 0.0 < value < 1.0
-    require(good, function, "level", "be a number in (0, 1)", repr(value), "Divide percentages by 100.")
+    require(bool(good), function, "level", "be a number in (0, 1)", repr(value), "Divide percentages by 100.")
     return float(value)
 
 

@@ -196,6 +196,7 @@ def exchanged_solutions(
             solution.x = asarray_like(np.ascontiguousarray(solution.x), system.b)
             yield samples[chosen], solution
         return
+    found: Any
     if is_large(A.graph):
         own, found, samples = rounded_solution(system, A, samples)
     else:

@@ -26,7 +26,7 @@ import numpy as np
 from ensemble._typing import Array
 from ensemble.krylov.result import Status
 
-__all__ = ["CycleState", "LanczosState", "LoopScalars", "ManyState", "QueuedScalars", "SolveState"]
+__all__ = ["CycleState", "DirectionState", "LanczosState", "LoopScalars", "ManyState", "QueuedScalars", "SolveState"]
 
 
 class SolveState(Protocol):
@@ -144,6 +144,14 @@ class ManyState(SolveState, Protocol):
 
     def record_many(self, counts: np.ndarray, history: np.ndarray, again: np.ndarray) -> None:
         """Note the norms of several iterations."""
+
+
+class DirectionState(ManyState, Protocol):
+    """What the scalars of conjugate gradients read besides."""
+
+    @property
+    def p(self) -> Array:
+        """The present direction."""
 
 
 class CycleState(SolveState, Protocol):

@@ -85,7 +85,7 @@ class Values(Blocks):
         if kind in (SIGNED, UNSIGNED) and (whole or given.kind is types.boolean):
             return given.made if whole else builder.zext(given.made, I64)
         if kind in (SIGNED, UNSIGNED) and isinstance(given.kind, types.Integer):  # narrower: an entry of lanes
-            return (builder.sext if given.kind.signed else builder.zext)(given.made, I64)
+            return (builder.sext if str(given.kind).startswith("int") else builder.zext)(given.made, I64)
         if isinstance(kind, types.Integer) and whole:
             return builder.trunc(given.made, self.context.get_value_type(kind))
         if isinstance(kind, types.Float):

@@ -12,7 +12,7 @@ from ensemble._kernels.krylov.many_iterations import CG
 from ensemble._kernels.sparse.complex_numbers import real_parts, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import to_float64
-from ensemble.krylov._protocols import ManyState, SolveState
+from ensemble.krylov._protocols import DirectionState, SolveState
 from ensemble.krylov.host_scalars.scalars import HostScalars
 from ensemble.krylov.result import Status
 from ensemble.linalg import Identity
@@ -30,7 +30,7 @@ class CgHostScalars(HostScalars):
     values = ("replaced", "rz", "alpha")
     method = CG
     keeps_within = False
-    state: ManyState
+    state: DirectionState
 
     def __init__(self, state: SolveState, max_iterations: int) -> None:
         super().__init__(state, max_iterations)
@@ -96,7 +96,8 @@ class CgHostScalars(HostScalars):
     # --- many iterations in one call
     def number_type(self) -> np.dtype:
         """That of the vectors."""
-        return np.dtype(self.state.x.dtype)
+        found: np.dtype = np.dtype(self.state.x.dtype)
+        return found
 
     def give_numbers(self, numbers: np.ndarray) -> None:
         """The last and the present r . r, the last step length."""
