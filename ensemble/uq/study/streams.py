@@ -170,7 +170,8 @@ class Stream:
                     for sums, array in zip(self._sums, own, strict=True):
                         sums[r] = np.asarray(array).reshape(-1)
         low, high = np.empty(n_entries, self.dtype), np.empty(n_entries, self.dtype)
-        add_block(values.reshape(n_entries, -1), choice, np.array(counts, np.float64), *self._sums, low, high)
+        means, squares = self._sums
+        add_block(values.reshape(n_entries, -1), choice, np.array(counts, np.float64), means, squares, low, high)
         counts = [count + int(n) for count, n in zip(counts, np.diff(choice.starts), strict=True)]
         merged.moments = self._moments(counts, *self._sums)
         ends = Summary([], low.reshape(self.shape), high.reshape(self.shape))
