@@ -105,7 +105,7 @@ class LinearOperator:
     stores_upper = False
     space: Space = SERIAL
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         for name in BARE:
             if name in vars(cls):

@@ -602,7 +602,7 @@ def test_solutions_that_lost_digits_are_corrected_before_other_factors_are_made(
     n_samples, transposed, rng, monkeypatch
 ):
     """Growth of 1e5 costs digits that one correction brings back; SuperLU is asked where two do not."""
-    from ensemble.linalg import factorization as module
+    from ensemble.linalg.factorizations import factorization as module
 
     calls, real = [], module.pivoted
     monkeypatch.setattr(module, "pivoted", lambda A: calls.append(A) or real(A))

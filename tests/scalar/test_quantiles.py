@@ -87,7 +87,7 @@ def test_shared_data_is_certain():
 @pytest.mark.parametrize(
     "x, level, text",
     [
-        (Ensemble(np.ones(3)), 1.0, r"level must be in \(0, 1\); got 1.0"),
+        (Ensemble(np.ones(3)), 1.0, r"level must be a number in \(0, 1\); got 1.0"),
         (Ensemble(np.ones(2), SampleSet(weights=[1, 0])), 0.9, "x must have samples worth more than one; got 1"),
     ],
 )

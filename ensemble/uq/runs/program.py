@@ -190,11 +190,10 @@ class Program(VectorizedModel):
                 advice = "Other delimiters leave the text as it is."
                 raise UnknownInputError(message("Program", f"{text!r} in {where}", wanted, repr(text), advice))
 
-    def __call__(self, x: Any) -> dict[str, Any]:
-        unknown = self.names - {*x.names, SAMPLE}
-        if unknown:
+    def __call__(self, x: Any, /, *others: object) -> dict[str, Any]:
+        if not others and hasattr(x, "names") and self.names - {*x.names, SAMPLE}:
             self.check_inputs(x.names)
-        return super().__call__(x)
+        return super().__call__(x, *others)
 
     def run(self, sample: Any) -> dict[str, Any]:
         """The outputs of one sample."""

@@ -33,7 +33,7 @@ class VectorizedModel:
         functools.update_wrapper(self, model)
         self.model, self.keywords = model, keywords
 
-    def __call__(self, x: Any, /, *others: Any) -> dict[str, Ensemble]:
+    def __call__(self, x: Any, /, *others: object) -> dict[str, Ensemble]:
         if others or not hasattr(x, "names"):
             seen = f"{len(others) + 1} arguments" if others else kind_of(x)
             advice = "Use ensemble.run(f, x), which calls f with numbers where samples differ."

@@ -27,7 +27,8 @@ def estimate(seed, **options):
 
 
 def evaluations(**options):
-    plain = {"executor": None, "store": None, "resume": False, "progress": False, "max_seconds": None}
+    limits = {"sample_seconds": None, "max_seconds": None}
+    plain = {"executor": None, "store": None, "resume": False, "progress": False, **limits}
     return Evaluations(MODELS[0], 1, ModelRuns("multilevel", MODELS[:1], 1, {}, 5, "models", **plain), **options)
 
 
