@@ -139,7 +139,7 @@ def of_samples(case: Case, rows: list[Row], n_samples: int) -> str:
 
 
 def table() -> list[Row]:
-    """The table's rows; a record that is missing says so."""
+    """The table's rows; "no record" where a record is missing."""
     lines = []
     for case in cases():
         path = RESULTS / f"{case.record}.json"

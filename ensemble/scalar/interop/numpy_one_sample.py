@@ -34,13 +34,6 @@ def _named(name: str) -> Any:
     return getattr(getattr(np, module) if module else np, own, None)
 
 
-def _dot(a: Any, b: Any) -> Any:
-    """`np.dot` of vectors and matrices, as the product that it is for several samples."""
-    if not 0 < np.ndim(a) < 3 > np.ndim(b) > 0:
-        raise NotImplementedError
-    return np.matmul(a, b)
-
-
 ALONE = frozenset(map(_named, {*EACH_SAMPLE, *OTHERS.split()}.difference(DECIDED_ELSEWHERE.split()))) - {None}
 """Functions that give new arrays, with the bits of one sample among others."""
 
@@ -54,6 +47,13 @@ NUMBERS = frozenset((int, float, complex, bool, str, type(None)))
 
 PLAIN = NUMBERS | {np.ndarray, type(Ellipsis), slice, type}
 """Types of arguments that NumPy is given as they are; a function of the user's may write to its argument."""
+
+
+def _dot(a: Any, b: Any) -> Any:
+    """`np.dot` of vectors and matrices, as the product that it is for several samples; `NOT_ALONE` of others."""
+    if not 0 < np.ndim(a) < 3 > np.ndim(b) > 0:
+        return NOT_ALONE
+    return np.matmul(a, b)
 
 
 def on_one_sample(function: Any, arguments: Any, options: Any) -> Any:
@@ -77,7 +77,7 @@ def on_one_sample(function: Any, arguments: Any, options: Any) -> Any:
                 return NOT_ALONE
     try:
         result = (_dot if function is np.dot else function)(*given, **named)
-    except Exception:
+    except Exception:  # whatever NumPy refuses: the rules for several samples raise it, with the names of arguments
         return NOT_ALONE
     return _lifted(result, arrays)
 
