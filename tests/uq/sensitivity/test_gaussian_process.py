@@ -107,7 +107,7 @@ def test_entries_have_intervals_of_their_own(kinked):
 
 
 def test_a_level_needs_samples(fitted):
-    inputs, study, surrogate = fitted
+    inputs, _, surrogate = fitted
     with pytest.raises(ValueError, match=r"interval: level must be at most n / \(n \+ 1\) = 0.9846 of 64 samples"):
         surrogate.interval(inputs.samples(8, seed=1), 0.99)
     with pytest.raises(ValueError, match="Divide percentages by 100"):
