@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from ensemble.uq.report.texts import count
 from ensemble.uq.study.failures import kind_of_reason
 from ensemble.uq.study.study_protocols import StudyResult
 
-__all__ = ["attempts_parts", "n_recovered"]
+__all__ = ["attempts_parts", "n_recovered", "numbered"]
 
-MOST_SAMPLES, MOST_REASONS = 50, 20
+MOST_SAMPLES, MOST_REASONS = 20, 20
 """Samples and reasons that are listed."""
 
 
@@ -69,15 +70,25 @@ def reasons_table(result: StudyResult) -> Any:
 
 
 def samples_table(result: StudyResult, again: np.ndarray) -> Any:
-    """The samples one by one, with the reasons of their attempts in order."""
+    """The samples one by one, those with most attempts first, with the reasons of their attempts in order."""
     rows = []
-    for i in again[:MOST_SAMPLES].tolist():
+    order = np.lexsort((again, ~result.failed[again], -result.attempts[again]))
+    for i in again[order[:MOST_SAMPLES]].tolist():
         texts = [first_line(text) for text in result.earlier_reasons[i]]
         now = first_line(result.reasons.get(i, "")) if result.failed[i] else "succeeded"
-        reasons = "; ".join(f"{k}: {text}" for k, text in enumerate(texts, 1))
-        rows.append((f"{i}", f"{len(texts) + 1}", reasons, now))
+        rows.append((f"{i}", f"{len(texts) + 1}", numbered(texts), now))
     columns = ("sample", "attempts", "reasons of earlier attempts", "last attempt")
-    return table("Samples with more than one attempt", columns, rows, (2, 3))
+    return table("Samples with more than one attempt, most attempts first", columns, rows, (2, 3))
+
+
+def numbered(texts: list[str]) -> str:
+    """The reasons with the numbers of their attempts; equal ones that follow each other are one."""
+    found, first = list[str](), 1
+    for text, group in itertools.groupby(texts):
+        last = first + len(list(group)) - 1
+        found.append(f"{first}{f' to {last}' if last > first else ''}: {text}")
+        first = last + 1
+    return "\n".join(found)
 
 
 def first_line(text: str) -> str:

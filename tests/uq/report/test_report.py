@@ -10,6 +10,7 @@ from scipy import stats
 
 import ensemble as en
 from ensemble import xp
+from ensemble.uq.report.attempts import numbered
 from ensemble.uq.report.pictures import Pictures
 from ensemble.uq.report.style import COLORS
 from tests.command_line import exit_status
@@ -153,16 +154,20 @@ def test_what_reruns_recovered_is_told(run_again, tmp_path, capsys):
     assert rows["no licence"] == [str(recovered), "0", "0"]
     assert rows["diverged <b> in step #"] == ["0", str(result.n_failed), "0"]
     rows = page.table("Samples with more than one attempt")[1:]
-    assert [int(row[0]) for row in rows] == sorted(result.earlier_reasons)[:50]
+    order = sorted(result.earlier_reasons, key=lambda i: (-attempts[i], not failed[i], i))[:20]
+    assert [int(row[0]) for row in rows] == order
     for row in rows:
-        reasons = result.earlier_reasons[int(row[0])]
-        assert row[1] == str(len(reasons) + 1)
-        assert row[2] == "; ".join(f"{k}: {text.splitlines()[0]}" for k, text in enumerate(reasons, 1))
+        (reason,) = {text.splitlines()[0] for text in result.earlier_reasons[int(row[0])]}
+        assert row[1:3] == ["3", f"1 to 2: {reason}"]
         assert row[3] == (result.reasons[int(row[0])].splitlines()[0] if failed[int(row[0])] else "succeeded")
-    assert f"{len(result.earlier_reasons) - 50} further samples are not listed" in page.all("main")[0]["text"]
+    assert f"{len(result.earlier_reasons) - 20} further samples are not listed" in page.all("main")[0]["text"]
     assert exit_status(["report", str(path), "-o", str(tmp_path / "p.html")]) == 0
     stored = Page((tmp_path / "p.html").read_text())
     assert stored.table("Samples with more than one attempt") == page.table("Samples with more than one attempt")
+
+
+def test_reasons_of_attempts_are_numbered():
+    assert numbered(["a", "a", "b", "a"]) == "1 to 2: a\n3: b\n4: a"
 
 
 def test_a_study_that_recovered_all_says_so(tmp_path):
