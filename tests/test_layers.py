@@ -119,7 +119,7 @@ USERS = {
     "ode": {"ode"},
     "oscillator": {"apps/analyses"},
     "quadrature": {"quadrature", "uq"},
-    "statistics": {"uq"},
+    "statistics": {"scalar", "uq"},
 }
 """Which packages import from a folder of kernels; `sparse` and `krylov` are for all of them."""
 

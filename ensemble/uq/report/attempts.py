@@ -57,7 +57,7 @@ def counts_table(result: StudyResult) -> Any:
 def reasons_table(result: StudyResult) -> Any:
     """The reasons of all attempts, and whether they went away."""
     listed = list(result.failures.items())
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (reason, f"{counts.recovered:,}", f"{counts.repeated:,}", f"{counts.failed - counts.repeated:,}")
         for reason, counts in listed[:MOST_REASONS]
     ]
