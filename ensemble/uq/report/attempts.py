@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble.uq.report.markup import element, paragraph, table
 from ensemble.uq.report.texts import count
-from ensemble.uq.study.failures import kind_of_reason
+from ensemble.uq.study.failures import NO_REASON
 from ensemble.uq.study.study_protocols import StudyResult
 
 __all__ = ["attempts_parts", "n_recovered", "numbered"]
@@ -94,4 +94,4 @@ def numbered(texts: list[str]) -> str:
 def first_line(text: str) -> str:
     """The first line of a reason, its numbers kept."""
     lines = text.strip().splitlines()
-    return lines[0][:160] if lines else kind_of_reason(text)
+    return lines[0][:160] if lines else NO_REASON
