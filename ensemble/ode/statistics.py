@@ -15,7 +15,7 @@ from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.traced_array import TracedArray
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.ode.accumulators import KINDS, accumulated
 from ensemble.ode.arguments import ARGUMENTS, require_no_events
 from ensemble.ode.methods.stochastic import StochasticSystem
@@ -174,7 +174,7 @@ def sample_statistics(
     p: Any = None,
     of: Callable[..., Any] | None = None,
     t_eval: Any = None,
-    quantiles: Any = None,
+    quantiles: Values | None = None,
     progress: bool = False,
     **options: Any,
 ) -> OdeSampleStatistics:
