@@ -54,7 +54,7 @@ def test_made_methods_pass_their_made_tests(made, tmp_path):
 def test_the_pair_of_the_page_has_its_order_also_between_steps(monkeypatch):
     page = (new.ROOT / "docs/howto/add.md").read_text()
     names = {}
-    exec("from ensemble.ode.methods.runge_kutta import Tableau, explicit_method, polynomial_output", names)
+    exec("from ensemble.ode.methods.runge_kutta import Tableau, explicit_method, hermite_output", names)
     exec(re.search(r"```python\n(C = .*?)```", page, re.DOTALL)[1], names)
     monkeypatch.setitem(METHODS, "bosh3", names["BOSH3"])
     rates, times = np.array([1.0, 2.0]), np.array([0.0, 0.4, 1.0])
