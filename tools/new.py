@@ -85,11 +85,12 @@ KINDS = {
             Entry("ensemble/uq/samplers/choice.py", "from ensemble.uq.samplers.{name} import {Name}",
                   r"from ensemble\.uq\.samplers\."),
             Entry("ensemble/uq/samplers/choice.py", "    {Name},", r"    [A-Z]\w*,", True),
+            Entry("ensemble/_command/parsers.py", '    "{name}",', r'    "[a-z]\w*",', True),
             Entry("ensemble/uq/__init__.py", "from ensemble.uq.samplers.{name} import {Name}",
                   r"from ensemble\.uq\.samplers\."),
             Entry("ensemble/uq/__init__.py", '    "{Name}",', r'    "[A-Z]\w*",'),
         ),
-        "Write `points`; say in `space`, `n_replicates` and `is_quadrature` what the points are.",
+        "Write `points`; a sequence of low discrepancy derives from `QuasiRandom` and writes `_scramble`.",
     ),
     "kernel": Kind(
         {
