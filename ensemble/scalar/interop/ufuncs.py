@@ -16,7 +16,7 @@ from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
 from ensemble.scalar._operators import (
     is_foreign,
     operand,
-    shape_error,
+    operand_error,
     weak_beside,
 )
 from ensemble.scalar.divergence.policy import agreed, failure, in_run, split
@@ -104,7 +104,7 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
                 results = ufunc(*arrays)
     except ValueError as error:
         samples_of(f"np.{ufunc.__name__}", *inputs)
-        raise shape_error(*inputs) or error from None
+        raise operand_error(error, *inputs) from None
     return result_of(results, sample_set, ufunc.__name__)
 
 
