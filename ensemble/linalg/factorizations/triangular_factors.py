@@ -405,11 +405,11 @@ class FactorsView(LinearOperator):
         self.batched = factors.batched
 
     def sample(self, i: int) -> Self:
-        """That of sample `i` alone, no batch."""
+        """Return the factors of sample `i` alone, without an axis of samples in products."""
         return type(self)(self.factors.sample(i))
 
     def take_samples(self, samples: Ids) -> Self:
-        """That of the samples named."""
+        """Return the factors of the samples named, in that order."""
         return type(self)(self.factors.take_samples(samples))
 
     def __rmatmul__(self, x: Any) -> Any:
