@@ -100,7 +100,7 @@ def _over_segments(
 
 @functools.lru_cache(maxsize=64)
 def _bodies(inner: Bodies, sizes: Sizes, graph: Graph, dtype: str) -> Bodies:
-    """The bodies of states and statistics."""
+    """Make the traced functions of a step that carries the state and, behind it, the rows of the statistics."""
     return extended_bodies(inner, _extension(sizes, graph), dtype, dense=False)
 
 

@@ -116,7 +116,7 @@ class TriangularFactors(LinearOperator):
         return plan
 
     def _heard_plan(self, graph: CrsGraph, call: Callable[[], Result]) -> Result:
-        """What is worked out from a graph; Ctrl-C is heard meanwhile."""
+        """Return what `call` works out from a graph; where that takes long, Ctrl-C interrupts it."""
         return heard(call, PLAN_WORK * (graph.nnz + graph.shape[0]))
 
     def _put(self, A: CrsMatrix, b: Any = None) -> Any:
