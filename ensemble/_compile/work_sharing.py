@@ -30,10 +30,12 @@ from ensemble._compile.loops.native_call import (
     SMALL,
     Kind,
     can_call,
-    guards_of,
+    flat_types,
     kinds_of,
     native,
+    table_of,
 )
+from ensemble._compile.loops.reader import reader_code
 from ensemble._compile.loops.scope import TranslationError
 from ensemble._compile.loops.translation import last_loop, loop_code
 from ensemble._compile.machine_code import Code
@@ -62,7 +64,7 @@ def one_thread() -> Iterator[None]:
 
 
 def part_by_numba(function: Callable[..., Any], kinds: Sequence[Kind]) -> Any:
-    """Compile ``part`` of `loops.translation.loop_module` by Numba, as a C function that returns an integer."""
+    """Compile ``part(*arguments, low, high)`` of `loop_module` by Numba, as a C function that returns an integer."""
     names: list[str] = []
     flat: list[types.Type] = []
 
@@ -100,6 +102,8 @@ class WorkSharing:
         """For each form of arguments: the compiled function by `threads`, and what it refers to."""
         self._codes: dict[tuple[Kind, ...], Code] = {}
         """Machine code by the kinds of arguments: forms of one kind share it."""
+        self._called: dict[tuple[Kind, ...], Code] = {}
+        """The same, for callers by `address`."""
         self._refused: set[tuple[Kind, ...]] = set()
         """Kinds of arguments for which Numba compiles the function."""
         self.by_numba = ""
@@ -140,18 +144,20 @@ class WorkSharing:
             self.dispatcher.compile(tuple(numba.typeof(argument) for argument in arguments))
 
     def address(self, *arguments: Any) -> int:
-        """Where the function for arguments of these kinds lies: ``part`` of `loops.translation.loop_module`."""
+        """Where ``part(*arguments, low, high)`` of `loop_module` lies for arguments of these kinds, and stays."""
         kinds = kinds_of(arguments)
         assert kinds is not None
         try:
-            return self._code(kinds)["part"]
+            if kinds not in self._called:
+                self._called[kinds] = loop_code(self._function, kinds, self._alone, in_words=False)
+            return self._called[kinds]["part"]
         except TranslationError as why:
             self.by_numba = str(why)
             self._c_function = part_by_numba(self._function, kinds)
             return int(self._c_function.address)
 
     def _code(self, kinds: tuple[Kind, ...]) -> Code:
-        """The machine code for arguments of these kinds; it stays, so that its address may be passed on."""
+        """The machine code for arguments of these kinds; it stays."""
         if kinds not in self._codes:
             self._codes[kinds] = loop_code(self._function, kinds, self._alone)
         return self._codes[kinds]
@@ -169,9 +175,10 @@ class WorkSharing:
             self.by_numba = str(why)
             self._refused.add(kinds)
             return None
-        numbers, held = guards_of(arguments)
+        places = reader_code()["call"], code.get("count"), code["part"], len(flat_types(kinds))
         modes = (ALL_THREADS, ONE_THREAD, BY_SIZE)
-        calls = {mode: native(code["call"], numbers, ONE_THREAD if self._alone else mode) for mode in modes}
+        rows, held = table_of(arguments, kinds)
+        calls = {mode: native(*places, rows, ONE_THREAD if self._alone else mode) for mode in modes}
         made = calls, held
         self._translated = [*self._translated, made][-MOST_FORMS:]
         return made
