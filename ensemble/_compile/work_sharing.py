@@ -37,7 +37,7 @@ from ensemble._compile.loops.native_call import (
 )
 from ensemble._compile.loops.reader import reader_code
 from ensemble._compile.loops.scope import TranslationError
-from ensemble._compile.loops.translation import last_loop, loop_code
+from ensemble._compile.loops.translation import Form, last_loop, loop_code
 from ensemble._compile.machine_code import Code
 from ensemble._interrupts import shielded
 
@@ -95,9 +95,9 @@ MOST_FORMS = 64
 class WorkSharing:
     """A function that is compiled when it is first called, and for every new kind of arguments."""
 
-    def __init__(self, function: Callable[..., None], options: dict[str, Any], alone: bool = False) -> None:
+    def __init__(self, function: Callable[..., None], options: dict[str, Any], form: Form) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._options, self._alone = function, options, alone
+        self._function, self._options, self._form, self._alone = function, options, form, form.alone
         self._translated: list[tuple[dict[int, Any], Any]] = []
         """For each form of arguments: the compiled function by `threads`, and what it refers to."""
         self._codes: dict[tuple[Kind, ...], Code] = {}
@@ -149,7 +149,7 @@ class WorkSharing:
         assert kinds is not None
         try:
             if kinds not in self._called:
-                self._called[kinds] = loop_code(self._function, kinds, self._alone, in_words=False)
+                self._called[kinds] = loop_code(self._function, kinds, self._form._replace(in_words=False))
             return self._called[kinds]["part"]
         except TranslationError as why:
             self.by_numba = str(why)
@@ -159,7 +159,7 @@ class WorkSharing:
     def _code(self, kinds: tuple[Kind, ...]) -> Code:
         """The machine code for arguments of these kinds; it stays."""
         if kinds not in self._codes:
-            self._codes[kinds] = loop_code(self._function, kinds, self._alone)
+            self._codes[kinds] = loop_code(self._function, kinds, self._form)
         return self._codes[kinds]
 
     def _translate(self, arguments: tuple[Any, ...]) -> tuple[dict[int, Any], Any] | None:
@@ -184,14 +184,17 @@ class WorkSharing:
         return made
 
 
-def work_sharing(function: Callable[..., None], **options: Any) -> WorkSharing:
-    """Compile a function that ends in ``for i in prange(n)``; `options` are Numba's."""
-    return WorkSharing(function, options)
+def work_sharing(function: Callable[..., None], *, unrolled: bool = False, **options: Any) -> WorkSharing:
+    """Compile a function that ends in ``for i in prange(n)``; `options` are Numba's.
+
+    `unrolled` is for short loops that are measured to be faster so: see `Statements.unroll_where_it_pays`.
+    """
+    return WorkSharing(function, options, Form(alone=False, unrolled=unrolled))
 
 
-def procedure(function: Callable[..., None], **options: Any) -> WorkSharing:
-    """Compile a function that runs on the calling thread; `options` are Numba's.
+def procedure(function: Callable[..., None], *, unrolled: bool = False, **options: Any) -> WorkSharing:
+    """Compile a function that runs on the calling thread; `options` are Numba's, `unrolled` as of `work_sharing`.
 
     It returns nothing or an integer that is not negative.
     """
-    return WorkSharing(function, options, alone=True)
+    return WorkSharing(function, options, Form(alone=True, unrolled=unrolled))

@@ -37,9 +37,10 @@ class ArrayValue(Value):
         self.owner, self.kind, self.parts, self.natural = owner, kind, parts, False
 
     @property
-    def made(self) -> Any:  # type: ignore[override]
+    def made(self) -> Any:
         """Write the structure where the translation stands, as later uses may stand elsewhere."""
-        (data, shape, size), builder = self.parts, self.owner.builder
+        data, shape, size = self.owner.parts(self)
+        builder = self.owner.builder
         itemsize = I64(item_size(self.kind.dtype))
         strides = [itemsize]
         for extent in shape[:0:-1]:

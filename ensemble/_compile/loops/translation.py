@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 from llvmlite import ir
@@ -22,7 +22,7 @@ from ensemble._compile.machine_code import Code, Module, kept_code
 from ensemble._compile.numba_private import SYMBOLS, compiler_lock, contexts, symbols_known
 from ensemble._interrupts import shielded
 
-__all__ = ["last_loop", "loop_code", "loop_module"]
+__all__ = ["Form", "last_loop", "loop_code", "loop_module"]
 
 
 GENERATED = "ensemble_fuse."
@@ -40,15 +40,26 @@ def last_loop(function: Any) -> Any:
     return loop
 
 
-def loop_module(function: Any, kinds: Sequence[Any], alone: bool, in_words: bool = True) -> str:
+class Form(NamedTuple):
+    """How a function is translated."""
+
+    alone: bool
+    """Whether it runs on the calling thread."""
+    unrolled: bool = False
+    """Whether LLVM may unroll each of its loops."""
+    in_words: bool = True
+    """Whether arguments are words, as `reader.py` takes them from Python."""
+
+
+def loop_module(function: Any, kinds: Sequence[Any], form: Form) -> str:
     """A module in LLVM's assembly with ``part`` and ``count`` for a function that ends in a `prange` loop.
 
     ``part(words, low, high)`` runs rounds `low` to `high` on the calling thread and returns what the function returns;
-    ``count(words)`` is the number of rounds. `words` are the arguments as `reader.py` takes them from Python. Without
-    `in_words`, there is ``part(*arguments, low, high)`` alone: it takes arrays as the address of their data and their
-    extents, tuples entry by entry.
+    ``count(words)`` is the number of rounds. Without `Form.in_words`, there is
+    ``part(*arguments, low, high)`` alone: it takes arrays as the address of their data and their extents, tuples entry
+    by entry.
 
-    One that runs `alone`, on the calling thread, has no ``count``, any statements, and returns nothing or an integer
+    One that runs `Form.alone` has no ``count``, any statements, and returns nothing or an integer
     that is not negative. `kinds` are those of `native_call.kinds_of`.
     """
     tree, module = source_of(function.__code__), ir.Module()
@@ -56,26 +67,26 @@ def loop_module(function: Any, kinds: Sequence[Any], alone: bool, in_words: bool
     names = [each.arg for each in tree.args.args]
     if len(names) != len(kinds):
         raise TranslationError("another number of arguments")
-    taken = [WORDS] if in_words else flat
+    taken = [WORDS] if form.in_words else flat
 
     def body_of(name: str, *span: ir.Type) -> Statements:
         made = ir.Function(module, ir.FunctionType(I64, [*taken, *span]), name)
         made.attributes.add("nounwind")
-        body = Statements(made, Scope(function))
-        values = _from_words(body.builder, made.args[0], flat) if in_words else iter(made.args)
+        body = Statements(made, Scope(function), form.alone, form.unrolled)
+        values = _from_words(body.builder, made.args[0], flat) if form.in_words else iter(made.args)
         for name, kind in zip(names, kinds, strict=True):
             body.assign(name, _argument(body, kind, values))
         return body
 
     body = body_of("part", I64, I64)
-    if alone:
+    if form.alone:
         body.finish(body.procedure(tree))
         return str(module)
-    loop, before = last_loop(function), tree.body[:-1]
+    loop, before, part = last_loop(function), tree.body[:-1], body.made
     body.run(before)
-    body.counted(loop, SIGNED, *body.made.args[-2:], I64(1), True)
+    body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
     body.finish(I64(0))
-    if in_words:
+    if form.in_words:
         body = body_of("count")
         body.run(before)
         body.finish(body.cast(body.value(loop.iter.args[0]), SIGNED))
@@ -99,27 +110,27 @@ def _argument(body: Statements, kind: Any, values: Any) -> Any:
     return Value(kind, next(values))
 
 
-def loop_code(function: Any, kinds: Sequence[Any], alone: bool, in_words: bool = True) -> Code:
+def loop_code(function: Any, kinds: Sequence[Any], form: Form) -> Code:
     """The machine code of `loop_module`, which is kept on disk.
 
     Without a name of Numba that it needs, a loop is not translated.
     """
-    return shielded(lambda: _loop_code(function, kinds, alone, in_words))
+    return shielded(lambda: _loop_code(function, kinds, form))
 
 
-def _loop_code(function: Any, kinds: Sequence[Any], alone: bool, in_words: bool) -> Code:
+def _loop_code(function: Any, kinds: Sequence[Any], form: Form) -> Code:
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
     if contexts() is None or not symbols_known():
         raise TranslationError(f"this Numba lacks its contexts of code, or one of {', '.join(SYMBOLS)}")
     declare_python_functions()
     with compiler_lock():
-        key = _key(function, kinds, in_words)
-        text = "" if key else loop_module(function, kinds, alone, in_words)
-        make = lambda: Module(text or loop_module(function, kinds, alone, in_words), (), has_loops=True)
-        return kept_code(key or text, make, ["part", *([] if alone or not in_words else ["count"])], str)
+        key = _key(function, kinds, form)
+        text = "" if key else loop_module(function, kinds, form)
+        make = lambda: Module(text or loop_module(function, kinds, form), (), has_loops=True)
+        return kept_code(key or text, make, ["part"] if form.alone or not form.in_words else ["part", "count"], str)
 
 
-def _key(function: Any, kinds: Sequence[Any], in_words: bool) -> str:
+def _key(function: Any, kinds: Sequence[Any], form: Form) -> str:
     """What the machine code depends on: sources, constants in the scope, types; empty for functions from elsewhere."""
     generated = function.__module__.startswith(GENERATED)  # the name has a digest of the source
     if not generated and not inspect.getfile(function).startswith(str(ROOT)):
@@ -128,5 +139,5 @@ def _key(function: Any, kinds: Sequence[Any], in_words: bool) -> str:
     if not all(isinstance(each, int | float | str) for each in constants):
         return ""
     sources = [digest_of(folder) for folder in folders_of(function)]
-    about = function.__module__, function.__qualname__, constants, kinds, in_words
+    about = function.__module__, function.__qualname__, constants, kinds, form
     return repr((*about, sources, numba.__version__))
