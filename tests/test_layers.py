@@ -221,7 +221,8 @@ LLVM = {
 LLVM_ALONE = {
     "_compile/translator_blocks.py", "_compile/instructions.py", "_compile/lanes/complex_numbers.py",
     "_compile/lanes/tiles.py", "_compile/lanes/transpose.py", "_compile/loops/reader.py", "_compile/loops/scope.py",
-    "_compile/machine_code.py", "_compile/numba_private.py", "_compile/plain_language.py", "_compile/plain_translation.py",
+    "_compile/machine_code.py", "_compile/numba_private.py", "_compile/plain_language.py",
+    "_compile/plain_translation.py",
 }  # fmt: skip
 """Those that import llvmlite, and Numba not."""
 
