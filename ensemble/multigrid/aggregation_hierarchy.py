@@ -130,6 +130,17 @@ class AggregationHierarchy(Hierarchy):
                 parts += [*found, level.smoother]
         return None if self.double is not None else tuple(parts)
 
+    @property
+    def repeats_on_host(self) -> bool:
+        if self.double is not None or self.space is not SERIAL or self._is_complex:
+            return False
+        return type(self.levels[0].smoother) is ChebyshevSmoother and all(
+            type(level.A) is CrsMatrix
+            and type(level.P) in (CrsMatrix, type(None))
+            and type(level.smoother) in (ChebyshevSmoother, type(None))
+            for level in self.levels
+        )
+
     def workspace(self, n_samples: int) -> Workspace:
         return Workspace([level.A for level in self.levels], n_samples)
 

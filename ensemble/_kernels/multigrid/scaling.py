@@ -16,7 +16,8 @@ from ensemble._backend import array_namespace
 from ensemble._compile import cuda
 from ensemble._compile.lanes.arithmetic import absolute, convert
 from ensemble._compile.lanes.types import load, select, splat, store, stream, zeros
-from ensemble._compile.numba import compiled, per_width, prange, streams, tiles
+from ensemble._compile.numba import compiled, output, per_width, prange, streams, tiles
+from ensemble._compile.recording import aside
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.crs import row_product, row_sum
@@ -97,7 +98,9 @@ def _(r, unit, out):
     partials, bounds = row_blocks(n_rows, n_samples, r.dtype)
     for first, width in tiles(n_samples):
         _largest(width)(r.reshape(-1), partials.reshape(-1), bounds, n_samples, first)
-    return into(out, units_from(largest_of_blocks(partials), unit))
+    found = output(out, (2, n_samples), r.dtype)
+    aside(lambda: np.copyto(found, units_from(largest_of_blocks(partials), unit)))
+    return found
 
 
 @entry_units.register("cuda")
