@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import to_numpy
+from ensemble._compile.numba import SMALL, thread_count
 from ensemble._compile.programs import Program
 from ensemble._compile.streams import CudaGraph, own_stream
 from ensemble._kernels.krylov.device_scalars.scalars import (
@@ -24,9 +25,11 @@ from ensemble._kernels.krylov.device_scalars.scalars import (
     STAGNATED,
     on_device,
 )
+from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._replay import Replay, found_replay, keep_replay, parts_of, release_launches, separate_solution
 from ensemble.krylov.result import Status
+from ensemble.linalg import CrsMatrix
 
 OUTCOMES = {
     CONVERGED: Status.converged,
@@ -202,10 +205,19 @@ class DeviceLoop:
 
 
 def runs_as_program(state: KrylovIteration, max_iterations: int, callback: Any) -> bool:
-    """Whether a solve on the host repeats its iterations as a program: independent samples, short loops."""
-    if callback is not None or state.coupled or max_iterations > LONGEST_HISTORY:
+    """Whether a solve on the host repeats its iterations as a program, on one thread.
+
+    They can be for independent samples, a matrix in NumPy and a preconditioner whose application is nothing but loops.
+    It serves where calls from Python would take longer than these loops.
+    """
+    A, b = state.A, state.b
+    if callback is not None or state.coupled or max_iterations > LONGEST_HISTORY or not state.has_program:
         return False
-    return state.runs_as_program()
+    if not isinstance(A, CrsMatrix) or not state.M.repeats_on_host or A.space is not SERIAL:
+        return False
+    if not isinstance(A.values, np.ndarray) or A.values.dtype != b.dtype or b.dtype.kind != "f" or not b.size:
+        return False
+    return A.values.size <= SMALL or (b.size <= SMALL and thread_count() == 1)
 
 
 class ProgramLoop(DeviceLoop):

@@ -8,6 +8,7 @@ what the three owe each other.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,7 @@ class KrylovIteration:
     stays_on_device = True
     """Whether there are scalars on a device; vectors may be there without them."""
 
-    has_program = False
-    """Whether there are scalars that a program of the host repeats."""
+    has_program = False  # scalars that a program of the host repeats
 
     scalars: Any
 
@@ -85,7 +85,6 @@ class KrylovIteration:
         zero = self.zero_samples(norm_b)
         self.x0 = x0 if x0 is None or not zero.any() else with_zeros(x0, zero)
         self.x[...] = 0.0 if x0 is None else self.x0
-        self._workspace: Any = None
         if system.x0 is None:
             self.r[...] = self.b
         else:
@@ -118,16 +117,10 @@ class KrylovIteration:
         self.solutions: Any = None  # of all samples, once the solve has ended
 
     # --- vectors
-    @property
+    @cached_property
     def workspace(self) -> Any:
         """What the preconditioner needs beside its vectors, made where no recorded solve has it."""
-        if self._workspace is None:
-            self._workspace = self.M.workspace(self.samples.size)
-        return self._workspace
-
-    @workspace.setter
-    def workspace(self, made: Any) -> None:
-        self._workspace = made
+        return self.M.workspace(self.samples.size)
 
     def zero_samples(self, norm_b: np.ndarray) -> np.ndarray:
         """Mark samples of b that are all zeros: their solution is zero, whatever x0 is."""
@@ -187,19 +180,6 @@ class KrylovIteration:
     def many_vectors(self) -> tuple[tuple[Array, ...], Array]:
         """The vectors of `many_iterations` and its scratch."""
         return tuple(getattr(self, name) for name in self.many), getattr(self, self.scratch[-1])
-
-    def runs_as_program(self) -> bool:
-        """Whether an iteration is best repeated as a program, on one thread: Python would take longer than its loops.
-
-        They can be for a matrix in NumPy and a preconditioner whose application is nothing but loops.
-        """
-        A = self.A
-        if not self.has_program or not self.M.repeats_on_host or not isinstance(A, CrsMatrix):
-            return False
-        if A.space is not SERIAL or not isinstance(A.values, np.ndarray) or A.values.dtype != self.b.dtype:
-            return False
-        is_small = A.values.size <= SMALL or (self.b.size <= SMALL and thread_count() == 1)
-        return is_small and self.b.dtype.kind == "f" and self.b.shape[0] > 0
 
     def program_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> QueuedScalars:
         """Make the scalars of this solve for a program, as `device_scalars` does for a device."""
@@ -331,7 +311,7 @@ class KrylovIteration:
             memory = self.A.space.vector(like) if name in self.multiplied else empty_like(like)
             setattr(self, name, memory)
         self.samples, self.active = self.samples[kept], self.active[kept]
-        self._workspace = None
+        vars(self).pop("workspace", None)
 
     # --- the end
     def failed(self) -> np.ndarray:

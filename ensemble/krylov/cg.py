@@ -115,6 +115,7 @@ class CgIteration(KrylovIteration):
         self.p, self.z = self.A.space.vector(self.b), empty_like(self.b)
         if flexible:
             self.q, self.vectors = empty_like(self.b), (*self.vectors, "q")
+            self.has_program = False
 
     def iterate(self) -> None:
         """p = M r + beta p, x += alpha p, r -= alpha A p."""
@@ -154,10 +155,6 @@ class CgIteration(KrylovIteration):
     def device_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> CgScalars:
         """alpha, beta and r . z as device arrays."""
         return CgScalars(*state, rows=rows)
-
-    def runs_as_program(self) -> bool:
-        """As of every method; the flexible one does not."""
-        return self.q is None and super().runs_as_program()
 
     def program_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> CgProgramScalars:
         """alpha, beta and r . z as arrays of a program."""
