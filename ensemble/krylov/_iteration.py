@@ -31,7 +31,6 @@ from ensemble.linalg.reordering import restored_vectors
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
 
-
 Entry = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Samples, their iterations, and residual norms."""
 
