@@ -35,6 +35,7 @@ from ensemble.multigrid.relaxation import (
     inverse_diagonal,
     largest_eigenvalue,
 )
+from ensemble.multigrid.repeated import repeated_cycle
 from ensemble.multigrid.strength import StrongGraph
 
 SmootherOption = Chebyshev | Jacobi | GaussSeidel
@@ -167,6 +168,9 @@ class AggregationHierarchy(Hierarchy):
         workspace: Workspace | None = None,
         norm: np.ndarray | None = None,
     ) -> Array:
+        cycle = None if out is None else repeated_cycle(self, r)
+        if cycle is not None and out is not None:
+            return cycle(r, out)[1]
         if self._is_complex or (r.dtype == self.dtype and self.precision.unit is None):
             with in_space(self.space):
                 return dot(r, self.apply(r, out, workspace), None)
@@ -239,7 +243,7 @@ class AggregationHierarchy(Hierarchy):
             A = A.to_crs()
         self.levels[0].A, self.precision = finest_matrix(A, self.precision)
         self._units, self._cycle = {}, None  # the old matrix is not kept
-        self.replays.clear()
+        self.forget_recordings()
         self._fill()
         self.hold_in_double(A)
         return self
