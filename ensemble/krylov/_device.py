@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import to_numpy
+from ensemble._backend import backend_of, to_numpy
 from ensemble._compile.numba import SMALL, thread_count
 from ensemble._compile.programs import Program
 from ensemble._compile.streams import CudaGraph, own_stream
@@ -215,7 +215,7 @@ def runs_as_program(state: KrylovIteration, max_iterations: int, callback: Any) 
         return False
     if not isinstance(A, CrsMatrix) or not state.M.repeats_on_host or A.space is not SERIAL:
         return False
-    if not isinstance(A.values, np.ndarray) or A.values.dtype != b.dtype or b.dtype.kind != "f" or not b.size:
+    if backend_of(A.values, b) != "numba" or A.values.dtype != b.dtype or b.dtype.kind != "f" or not b.size:
         return False
     return A.values.size <= SMALL or (b.size <= SMALL and thread_count() == 1)
 

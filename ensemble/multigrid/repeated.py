@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ensemble._backend import backend_of
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import SMALL, thread_count
 from ensemble._compile.programs import Program
 from ensemble._compile.recording import recordings
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._typing import Array
-
-if TYPE_CHECKING:
-    from ensemble.multigrid.hierarchy import Hierarchy
+from ensemble.linalg import CrsMatrix
 
 __all__ = ["RepeatedCycle", "repeated_cycle"]
 
@@ -34,7 +33,7 @@ class RepeatedCycle:
         Like the vectors to come.
     """
 
-    def __init__(self, hierarchy: Hierarchy, r: Array) -> None:
+    def __init__(self, hierarchy: Any, r: Array) -> None:
         self.values = hierarchy.levels[0].A.values  # of a finest matrix with others the program is not
         self.r, self.out, self.squares = empty_like(r), empty_like(r), None
         workspace = hierarchy.workspace(r.shape[1])
@@ -54,24 +53,25 @@ class RepeatedCycle:
         return out, np.array(self.squares)
 
 
-def repeated_cycle(hierarchy: Hierarchy, r: Array) -> RepeatedCycle | None:
+def repeated_cycle(hierarchy: Any, r: Array) -> RepeatedCycle | None:
     """Return the V-cycle that a program repeats for such vectors; None where Python calls the loops.
 
     A program runs on the calling thread, for matrices on which the loops do so anyway.
     """
-    if type(r) is not np.ndarray or r.size > SMALL or threading.get_ident() in recordings:
+    A = hierarchy.levels[0].A
+    if type(r) is not np.ndarray or r.size > SMALL or type(A) is not CrsMatrix or backend_of(r, A.values) != "numba":
         return None
-    values = hierarchy.levels[0].A.values
-    if type(values) is not np.ndarray or (values.size > SMALL and thread_count() > 1):
+    if (A.values.size > SMALL and thread_count() > 1) or threading.get_ident() in recordings:
         return None
-    kept, key = hierarchy.cycles, (threading.get_ident(), r.shape[1], r.dtype)
-    found: RepeatedCycle | None = kept.get(key)
-    if found is not None and found.values is values:
+    kept: dict[Any, RepeatedCycle] = hierarchy.cycles
+    key = threading.get_ident(), r.shape[1], r.dtype
+    found = kept.get(key)
+    if found is not None and found.values is A.values:
         return found
     if not hierarchy.repeats_on_host or r.dtype.kind != "f":
         return None
     kept.pop(key, None)
     while len(kept) >= MOST_KEPT:
         kept.pop(next(iter(kept)), None)
-    kept[key] = RepeatedCycle(hierarchy, r)
-    return kept[key]
+    kept[key] = found = RepeatedCycle(hierarchy, r)
+    return found
