@@ -213,6 +213,7 @@ LLVM = {
     *(f"_compile/loops/{name}.py" for name in ("arrays", "calls", "native_call", "reader", "scope")),
     *(f"_compile/loops/{name}.py" for name in ("statements", "translation", "values")),
     "_compile/machine_code.py", "_compile/instructions.py", "_compile/numba_private.py", "_compile/processor.py",
+    "_compile/powers.py",
     *(f"_compile/lanes/{name}.py" for name in ("arithmetic", "inverse_root", "straight_line", "tables", "tiles")),
     *(f"_compile/lanes/{name}.py" for name in ("transpose", "types")),
 }  # fmt: skip

@@ -39,6 +39,7 @@ from ensemble._compile.loops.reader import reader_code
 from ensemble._compile.loops.scope import TranslationError
 from ensemble._compile.loops.translation import Form, last_loop, loop_code
 from ensemble._compile.machine_code import Code
+from ensemble._compile.recording import note, note_gap, recordings
 from ensemble._interrupts import shielded
 
 __all__ = [
@@ -121,10 +122,14 @@ class WorkSharing:
         threads = ONE_THREAD if self._alone else threads
         for calls, _ in self._translated:
             if found := calls[threads](*arguments):
+                if recordings:
+                    note(calls[threads], arguments)
                 return found - 1
         made = None if self.by_numba and not self._translated else self._translate(arguments)
         if made is not None and (found := made[0][threads](*arguments)):
+            note(made[0][threads], arguments)
             return found - 1
+        note_gap()
         alone = threads == ONE_THREAD or (threads == BY_SIZE and not any_is_large(arguments))
         with one_thread() if alone and not self._alone else contextlib.nullcontext():
             return self.dispatcher(*arguments)
@@ -133,6 +138,8 @@ class WorkSharing:
         """The same on threads `BY_SIZE`."""
         for calls, _ in self._translated:
             if found := calls[BY_SIZE](*arguments):
+                if recordings:
+                    note(calls[BY_SIZE], arguments)
                 return found - 1
         return self(*arguments, threads=BY_SIZE)
 
