@@ -21,7 +21,7 @@ from ensemble._backend import array_namespace
 from ensemble._compile import cuda
 from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, splat, store, zeros
-from ensemble._compile.numba import ROW_BLOCK, compiled, output, per_width, prange, spliced, tiles
+from ensemble._compile.numba import ROW_BLOCK, compiled, compiled_unrolled, output, per_width, prange, spliced, tiles
 from ensemble._compile.registry import into, kernel
 
 __all__ = ["affine_coefficient", "diffusion_jacobian_and_residual", "diffusion_residual"]
@@ -200,7 +200,7 @@ def _cell_drift(edges, cell, k, advection):
 @per_width
 def _gather_rows(width, reacts, with_matrix):
     # Closing over a compiled function would spoil the cache on disk: all that needs `width` is written out here.
-    @compiled
+    @compiled_unrolled
     def loop(
         first_cell, cells, corners, connectivity, fixed, edges, interpolation, stiffness, reaction, advection, kappa, u,
         indptr, slots, values, residual, n_samples, first,

@@ -227,7 +227,7 @@ def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, g
 def _product_rows(width, shared_a, shared_p):
     """Rows `begin` to `end` of A P, whose first entry has the place 0 in `product`."""
 
-    @compiled
+    @compiled_unrolled
     def loop(
         indptr_a, indices_a, entries, values, indptr_p, indices_p, p, indptr_ap, indices_ap, product, n_coarse, begin,
         end, stride, offset, n_samples, first, mapped,

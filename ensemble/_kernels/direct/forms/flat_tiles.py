@@ -15,7 +15,7 @@ import numpy as np
 from ensemble._compile.allocation import new
 from ensemble._compile.kept_memory import empty
 from ensemble._compile.lanes.types import zeros
-from ensemble._compile.numba import compiled, prange, thread_count
+from ensemble._compile.numba import compiled, compiled_unrolled, prange, thread_count
 from ensemble._compile.work_sharing import ALL_THREADS, ONE_THREAD
 from ensemble._kernels.direct.forms.flat import LU, SYMMETRIC, TRANSPOSED, factor_one, factor_solve_one, solve_one
 from ensemble._kernels.direct.forms.tiles import Tiles, aligned, fill_broken, read_tile, runs_of_tiles, write_tile
@@ -58,7 +58,7 @@ def _factor(width: int) -> Any:
 def _factor_solve(width: int) -> Any:
     """Both in one pass; the values of a tile are kept in `tiles` if `kept`, else until the next tile."""
 
-    @compiled
+    @compiled_unrolled
     def loop(
         values, b, shared, x, tiles, kept, broken, free, program, n, n_values, symmetric, n_samples, n_tiles, n_runs
     ):  # fmt: skip
