@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of
+from ensemble._backend import array_namespace, asarray_like, has_compiled_numbers
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import SMALL, thread_count
 from ensemble._kernels.krylov import vectors
@@ -162,9 +162,7 @@ class KrylovIteration:
         if not self.many or not isinstance(self.M, Identity) or not isinstance(A, CrsMatrix):
             return 0
         values, (n, n_samples) = A.values, self.b.shape
-        if A.space is not SERIAL or backend_of(values) != "numba" or values.dtype != self.b.dtype:
-            return 0
-        if values.dtype.kind != "f" or not n:
+        if A.space is not SERIAL or values.dtype != self.b.dtype or not n or not has_compiled_numbers(values):
             return 0
         width = 1 if n_samples == 1 else tile_width(A.graph.indptr, values, n_samples, len(self.many) + 1)
         busy = self.b.size <= SMALL or (width > 0 and n_samples // width >= thread_count())

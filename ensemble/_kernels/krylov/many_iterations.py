@@ -14,7 +14,7 @@ import numpy as np
 
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, empty, inner, per_width, prange, thread_count, tiles
-from ensemble._kernels.krylov.bicgstab_iterations import BICGSTAB_ROWS, bicgstab_iteration
+from ensemble._kernels.krylov.bicgstab_iterations import IMAGINARY, bicgstab_iteration
 from ensemble._kernels.krylov.cg_iterations import CG_ROWS, cg_iteration
 from ensemble._kernels.krylov.minres_iterations import MINRES_ROWS, minres_iteration
 from ensemble._kernels.krylov.tile_passes import CODES, COUNTS, LANES, LEFT, PHASES, RUNNING
@@ -25,7 +25,7 @@ __all__ = ["BICGSTAB", "CG", "MINRES", "ManyIterations", "many_iterations", "til
 CG, BICGSTAB, MINRES = range(3)
 """Methods."""
 
-ROWS = {CG: CG_ROWS, BICGSTAB: BICGSTAB_ROWS, MINRES: len(MINRES_ROWS)}
+ROWS = {CG: CG_ROWS, BICGSTAB: 2 * IMAGINARY, MINRES: len(MINRES_ROWS)}
 """Numbers of each sample."""
 
 N_LANES = 9
@@ -57,11 +57,13 @@ def copy_tile(source, out, n, width, source_stride, source_first, out_stride, ou
 def _many_iterations(method: int, width: int, shared: bool, copied: bool, ahead: bool) -> Any:
     @compiled
     def loop(
-        indptr, indices, values, vectors, own_values, own, best, scalars, eps, all_lanes, n_samples, begin, n_tiles
+        indptr, indices, values, vectors, own_values, own, best, scalars, eps, all_lanes, all_parts, n_samples, begin,
+        n_tiles,
     ):  # fmt: skip
         for t in prange(n_tiles):
             first, n_rows = begin + np.int64(t) * width, indptr.size - 1
-            nothing, wide, lanes = zeros(values, width), zeros(values, LANES), all_lanes[t]
+            nothing, wide = zeros(values, width), zeros(values, LANES)
+            lanes, parts = all_lanes[t], all_parts[t]
             entries = values if shared else own_values[t]
             if copied:
                 for k in range(len(vectors)):
@@ -74,19 +76,19 @@ def _many_iterations(method: int, width: int, shared: bool, copied: bool, ahead:
                 if method == CG:
                     tile = own[0][t], own[1][t], own[2][t], own[3][t]
                     cg_iteration(
-                        indptr, indices, entries, tile, lanes, scalars, first, n_rows, width, shared, ahead, nothing,
-                        wide,
+                        indptr, indices, entries, tile, lanes, parts, scalars, first, n_rows, width, shared, ahead,
+                        nothing, wide,
                     )  # fmt: skip
                 elif method == BICGSTAB:
                     six = own[0][t], own[1][t], own[2][t], own[3][t], own[4][t], own[5][t]
                     bicgstab_iteration(
-                        indptr, indices, entries, six, best, lanes, scalars, eps, first, n_rows, n_samples, width,
-                        shared, ahead, nothing, wide,
+                        indptr, indices, entries, six, best, lanes, parts, scalars, eps, first, n_rows, n_samples,
+                        width, shared, ahead, nothing, wide,
                     )  # fmt: skip
                 else:
                     seven = own[0][t], own[1][t], own[2][t], own[3][t], own[4][t], own[5][t], own[6][t]
                     minres_iteration(
-                        indptr, indices, entries, seven, best, lanes, scalars, eps, first, n_rows,
+                        indptr, indices, entries, seven, best, lanes, parts, scalars, eps, first, n_rows,
                         n_samples, width, shared, ahead, nothing, wide,
                     )  # fmt: skip
                 going = going_samples(scalars, first, width)
@@ -106,6 +108,11 @@ def tile_width(indptr: np.ndarray, values: np.ndarray, n_samples: int, n_vectors
     fixed = nnz * 4 + n_rows * indptr.itemsize
     each = (n_vectors * n_rows + (nnz if values.shape[1] == n_samples else 0)) * values.itemsize
     return max((w for w in (8, 4, 2) if w <= n_samples and fixed + w * each <= CACHE), default=0)
+
+
+def parts_of(lanes: np.ndarray) -> np.ndarray:
+    """The same memory as real numbers."""
+    return lanes.view(lanes.real.dtype)
 
 
 class ManyIterations:
@@ -153,8 +160,8 @@ def many_iterations(
         lanes = np.zeros((1, N_LANES, LANES), scratch.dtype)
         loop = _many_iterations(method, 1, False, False, scattered_few_samples(indptr, indices, values, scratch))
         loop(
-            indptr, indices, values.reshape(-1), flat, values.reshape(1, -1), own, kept, run.arrays(), eps, lanes, 1,
-            0, 1,
+            indptr, indices, values.reshape(-1), flat, values.reshape(1, -1), own, kept, run.arrays(), eps, lanes,
+            parts_of(lanes), 1, 0, 1,
         )  # fmt: skip
         return
     runs: dict[int, list[int]] = {}
@@ -169,6 +176,6 @@ def many_iterations(
         for k in range(0, len(firsts), at_once):
             n_tiles = min(at_once, len(firsts) - k)
             loop(
-                indptr, indices, values.reshape(-1), flat, entries, own, kept, run.arrays(), eps, lanes, n_samples,
-                firsts[k], n_tiles,
+                indptr, indices, values.reshape(-1), flat, entries, own, kept, run.arrays(), eps, lanes,
+                parts_of(lanes), n_samples, firsts[k], n_tiles,
             )  # fmt: skip
