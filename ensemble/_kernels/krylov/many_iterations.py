@@ -1,6 +1,6 @@
 """Many iterations of a Krylov method in one call: products, vector updates, and the scalars of each sample.
 
-Samples are iterated in tiles that a second-level cache holds, copied there and back. A tile goes on until fewer than
+Samples are iterated in tiles that a cache holds, copied there and back. A tile goes on until fewer than
 half of its samples do: the others need a decision that is not of a plain iteration, or have taken the iterations of
 this call. All sums have the order of the kernels for single iterations, and scalars are rounded as NumPy rounds them:
 vectors have the bits of single iterations. The iteration of each method is in a module of its own.
@@ -17,6 +17,7 @@ from ensemble._compile.numba import compiled, empty, inner, per_width, prange, t
 from ensemble._kernels.krylov.bicgstab_iterations import IMAGINARY, bicgstab_iteration
 from ensemble._kernels.krylov.cg_iterations import CG_ROWS, cg_iteration
 from ensemble._kernels.krylov.minres_iterations import MINRES_ROWS, minres_iteration
+from ensemble._kernels.krylov.scalar_parts import as_parts
 from ensemble._kernels.krylov.tile_passes import CODES, COUNTS, LANES, LEFT, PHASES, RUNNING
 from ensemble._kernels.sparse.crs import scattered_few_samples
 
@@ -31,8 +32,9 @@ ROWS = {CG: CG_ROWS, BICGSTAB: 2 * IMAGINARY, MINRES: len(MINRES_ROWS)}
 N_LANES = 9
 """Coefficients of a tile, at most."""
 
-CACHE = 1 << 21
-"""Bytes of a tile: second-level caches of 2 MiB hold it."""
+CACHE = {8: 1 << 24, 4: 1 << 24, 2: 1 << 21}
+"""Bytes of a tile of so many samples, at most. Wide ones fill a register, and gain where the third-level cache holds
+them; narrow ones only in the second-level cache."""
 
 
 @inner(forceinline=True)
@@ -107,12 +109,7 @@ def tile_width(indptr: np.ndarray, values: np.ndarray, n_samples: int, n_vectors
     n_rows, nnz = indptr.size - 1, values.shape[0]
     fixed = nnz * 4 + n_rows * indptr.itemsize
     each = (n_vectors * n_rows + (nnz if values.shape[1] == n_samples else 0)) * values.itemsize
-    return max((w for w in (8, 4, 2) if w <= n_samples and fixed + w * each <= CACHE), default=0)
-
-
-def parts_of(lanes: np.ndarray) -> np.ndarray:
-    """The same memory as real numbers."""
-    return lanes.view(lanes.real.dtype)
+    return max((w for w in CACHE if w <= n_samples and fixed + w * each <= CACHE[w]), default=0)
 
 
 class ManyIterations:
@@ -161,7 +158,7 @@ def many_iterations(
         loop = _many_iterations(method, 1, False, False, scattered_few_samples(indptr, indices, values, scratch))
         loop(
             indptr, indices, values.reshape(-1), flat, values.reshape(1, -1), own, kept, run.arrays(), eps, lanes,
-            parts_of(lanes), 1, 0, 1,
+            as_parts(lanes), 1, 0, 1,
         )  # fmt: skip
         return
     runs: dict[int, list[int]] = {}
@@ -177,5 +174,5 @@ def many_iterations(
             n_tiles = min(at_once, len(firsts) - k)
             loop(
                 indptr, indices, values.reshape(-1), flat, entries, own, kept, run.arrays(), eps, lanes,
-                parts_of(lanes), n_samples, firsts[k], n_tiles,
+                as_parts(lanes), n_samples, firsts[k], n_tiles,
             )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._compile.numba import inner
 
-__all__ = ["magnitude", "product_parts", "quotient_parts"]
+__all__ = ["as_parts", "magnitude", "product_parts", "quotient_parts"]
 
 
 @inner(forceinline=True)
@@ -38,3 +38,8 @@ def magnitude(a, ai):
         larger, smaller = abs(ai), abs(a)
     ratio = smaller / larger if larger > 0.0 else 0.0
     return larger * np.sqrt(1.0 + ratio * ratio)
+
+
+def as_parts(array: np.ndarray) -> np.ndarray:
+    """The same memory as real numbers, parts of a complex number beside each other in the last axis."""
+    return array.view(array.real.dtype)

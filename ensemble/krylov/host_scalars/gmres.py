@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from ensemble._backend import backend_of
+from ensemble._backend import has_compiled_numbers
 from ensemble._compile.numba import SMALL, thread_count
 from ensemble._kernels.krylov import basis as kernels
 from ensemble._kernels.krylov.arnoldi import (
@@ -107,12 +107,12 @@ class GmresHostScalars(HostScalars):
         self.norm = norm
 
     def in_one_call(self) -> bool:
-        """Whether compiled code makes a step of real numbers in NumPy.
+        """Whether compiled code makes a step of numbers in NumPy.
 
         It does not where threads are better used for rows, or where an interrupt would wait long for its end.
         """
         state, V = self.state, self.state.V
-        if state.coupled or backend_of(V) != "numba" or V.dtype.kind != "f" or space_in_force() is not SERIAL:
+        if state.coupled or not has_compiled_numbers(V) or space_in_force() is not SERIAL:
             return False
         work = 4 * V.size  # more than in this step: what is decided holds for the whole cycle
         return work <= WORK and (V[0].size <= SMALL or thread_count() == 1)
