@@ -22,7 +22,7 @@ from ensemble._kernels.krylov.scalar_parts import as_parts, magnitude, product_p
 
 __all__ = [
     "BROKEN", "BUILDING", "CANDIDATE", "EXHAUSTED", "FACTORS", "LIMIT", "N_LENGTHS", "N_WORK", "RESTARTS", "ROUNDOFF",
-    "arnoldi_step", "step_of_tile",
+    "SUMS", "arnoldi_step", "step_of_tile",
 ]  # fmt: skip
 
 ROUNDOFF = 64
@@ -31,10 +31,10 @@ ROUNDOFF = 64
 BUILDING, CANDIDATE, EXHAUSTED, BROKEN, LIMIT, RESTARTS = range(6)
 """State of a sample within a cycle; all but the first have stopped building their basis."""
 
-OF_BLOCK, SUMS, FACTORS, AGAIN_OF_BLOCK, AGAIN = range(5)
-"""Rows of a tile's work space, in the vectors' type: sums of a block, sums, coefficients; sums of the second pass."""
+OF_BLOCK, SUMS, FACTORS, SQUARES = range(4)
+"""Rows of a tile's work space, in the vectors' type: sums of a block, sums, coefficients, squares of w."""
 
-N_WORK = 5
+N_WORK = 4
 
 BEFORE, AFTER, STATE = range(3)
 """Rows of a tile's lengths: squared lengths of w; 1 for a sample that goes on, 2 for one that broke down, else 0."""
@@ -76,12 +76,12 @@ def all_dots(basis, w, sums, of_block, n_vectors, n_rows, n_samples, first, widt
 
 @inner(forceinline=True)
 def add_all(basis, w, work, n_vectors, n_rows, n_samples, first, width, alone, ahead, nothing, wide):
-    """w and the vectors times their factors; the new w . w is the first of the sums.
+    """w and the vectors times their factors; the new w . w.
 
     `ahead`: makes the inner products of the new w, too, while each run of rows is in the cache.
     """
     total, factors = nothing, work[FACTORS]
-    begin_sums(work[AGAIN], work[AGAIN_OF_BLOCK], n_vectors, width, nothing)
+    begin_sums(work[SUMS], work[OF_BLOCK], n_vectors, width, nothing)
     for low in range(0, n_rows, ROW_BLOCK):
         high, square = min(low + ROW_BLOCK, n_rows), nothing
         for start in range(low, high, RUN // width):
@@ -93,13 +93,12 @@ def add_all(basis, w, work, n_vectors, n_rows, n_samples, first, width, alone, a
             square = squared(square, w, n_samples, first, start, stop, nothing)
             if ahead:
                 dots(
-                    basis, w, work[AGAIN_OF_BLOCK], np.int64(0), width, n_vectors, n_rows, n_samples, first, start,
-                    stop, width, alone, nothing,
+                    basis, w, work[OF_BLOCK], np.int64(0), width, n_vectors, n_rows, n_samples, first, start, stop,
+                    width, alone, nothing,
                 )  # fmt: skip
-        if ahead:
-            add_sums(work[AGAIN], work[AGAIN_OF_BLOCK], n_vectors, width, nothing)
+        add_sums(work[SUMS], work[OF_BLOCK], n_vectors, width, nothing)
         total = total + square
-    store(work[SUMS], 0, total)
+    store(work[SQUARES], 0, total)
 
 
 @inner(forceinline=True)
@@ -223,18 +222,19 @@ def step_of_tile(
 
     Vectors hold `n_samples`, the tile's from `place` on. `parts` is `work` as real numbers.
     """
-    running = samples[0]
-    all_dots(basis, w, work[SUMS], work[OF_BLOCK], j + 2, n_rows, n_samples, place, width, alone, nothing)
-    ahead = take_dots(columns, lengths, parts[SUMS], parts[FACTORS], running, False, j, width, first, step) > 0
-    add_all(basis, w, work, j + 1, n_rows, n_samples, place, width, alone, ahead, nothing, wide)
-    if take_length(lengths, parts[SUMS], False, width, step) > 0:
-        if not ahead:
-            all_dots(
-                basis, w, work[AGAIN], work[AGAIN_OF_BLOCK], j + 1, n_rows, n_samples, place, width, alone, nothing
+    running, ahead, goes = samples[0], False, True
+    for again in range(2):  # a loop, for code that is made once
+        if goes:
+            if not ahead:
+                all_dots(
+                    basis, w, work[SUMS], work[OF_BLOCK], j + 2 - again, n_rows, n_samples, place, width, alone, nothing
+                )  # fmt: skip
+            n_likely = take_dots(
+                columns, lengths, parts[SUMS], parts[FACTORS], running, again == 1, j, width, first, step
             )
-        take_dots(columns, lengths, parts[AGAIN], parts[FACTORS], running, True, j, width, first, step)
-        add_all(basis, w, work, j + 1, n_rows, n_samples, place, width, alone, False, nothing, wide)
-        take_length(lengths, parts[SUMS], True, width, step)
+            ahead = n_likely > 0
+            add_all(basis, w, work, j + 1, n_rows, n_samples, place, width, alone, ahead, nothing, wide)
+            goes = take_length(lengths, parts[SQUARES], again == 1, width, step) > 0
     decide(columns, lengths, parts[FACTORS], cycle, samples, j, first, width, eps, step)
     factor = load(work[FACTORS], 0, nothing)
     for i in range(n_rows):

@@ -21,7 +21,7 @@ from ensemble._kernels.krylov.scalar_parts import as_parts
 from ensemble._kernels.krylov.tile_passes import CODES, COUNTS, LANES, LEFT, PHASES, RUNNING
 from ensemble._kernels.sparse.crs import scattered_few_samples
 
-__all__ = ["BICGSTAB", "CG", "MINRES", "ManyIterations", "many_iterations", "tile_width"]
+__all__ = ["BICGSTAB", "CG", "MINRES", "ManyIterations", "copy_tile", "many_iterations", "tile_width"]
 
 CG, BICGSTAB, MINRES = range(3)
 """Methods."""
@@ -32,9 +32,8 @@ ROWS = {CG: CG_ROWS, BICGSTAB: 2 * IMAGINARY, MINRES: len(MINRES_ROWS)}
 N_LANES = 9
 """Coefficients of a tile, at most."""
 
-CACHE = {8: 1 << 24, 4: 1 << 24, 2: 1 << 21}
-"""Bytes of a tile of so many samples, at most. Wide ones fill a register, and gain where the third-level cache holds
-them; narrow ones only in the second-level cache."""
+CACHE = 1 << 24
+"""Bytes of a tile: third-level caches hold them."""
 
 
 @inner(forceinline=True)
@@ -101,15 +100,16 @@ def _many_iterations(method: int, width: int, shared: bool, copied: bool, ahead:
     return loop
 
 
-def tile_width(indptr: np.ndarray, values: np.ndarray, n_samples: int, n_vectors: int) -> int:
-    """The most samples of a tile that the cache holds, with the graph and its vectors; 0 if it holds no two.
+def tile_width(indptr: np.ndarray, values: np.ndarray, n_samples: int, n_vectors: int, most: int) -> int:
+    """The most samples of a tile, up to `most`, that the cache holds, with the graph and its vectors; 0 for none.
 
-    Tiles of one of several samples take longer than all samples side by side.
+    Tiles of fewer than four of several samples take longer than all samples side by side.
     """
     n_rows, nnz = indptr.size - 1, values.shape[0]
     fixed = nnz * 4 + n_rows * indptr.itemsize
     each = (n_vectors * n_rows + (nnz if values.shape[1] == n_samples else 0)) * values.itemsize
-    return max((w for w in CACHE if w <= n_samples and fixed + w * each <= CACHE[w]), default=0)
+    widths = (8, 4) if n_samples >= 4 else (n_samples // 2 * 2,)
+    return max((w for w in widths if w <= most and fixed + w * each <= CACHE), default=0)
 
 
 class ManyIterations:

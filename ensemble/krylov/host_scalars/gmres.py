@@ -19,6 +19,7 @@ from ensemble._kernels.krylov.arnoldi import (
     ROUNDOFF,
     arnoldi_step,
 )
+from ensemble._kernels.krylov.gmres_cycles import run_cycles
 from ensemble._kernels.krylov.rotations import rotate_column
 from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, real_parts, times
 from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
@@ -68,6 +69,25 @@ class GmresHostScalars(HostScalars):
             self.length[...], self.in_cycle[...] = 0, BUILDING
             self.updated[...] = False
         return state.V[j, :, :], state.Z[j, :, :] if state.flexible else state.w, state.V[j + 1, :, :]
+
+    # --- a cycle in one call
+    def iterate_many(self, widest: int) -> None:
+        """A cycle of every sample that runs, the new x, and what its true residual says."""
+        state, samples = self.state, self.state.samples
+        which = self.running = state.active
+        self.initial = np.sqrt(np.where(which, state.latest[samples] ** 2, 0.0))
+        left = self.max_iterations - state.iterations[samples]
+        numbers = which.astype(np.int64), state.check[samples], (left <= 1).astype(np.int64)
+        cycle = self.R, self.cosines, self.sines, self.g, self.length
+        counts, history = run_cycles(
+            state.A.arrays, state.r, state.x, cycle, (*numbers, self.in_cycle, np.zeros(which.size)), left,
+            self.initial, state.eps, widest,
+        )  # fmt: skip
+        history[0] = state.latest[samples]
+        state.record_many(counts, history, np.zeros_like(which))
+        self.steps += int(counts.max())
+        self.chosen, self.updated = which, ~which
+        self.verify_convergence(state.residual(state.r), ended=True)
 
     # --- one step of Arnoldi's process
     def keep(self, z: Array, Z: Array) -> None:
