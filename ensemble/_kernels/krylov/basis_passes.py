@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.lanes.arithmetic import conjugate
+from ensemble._compile.lanes.arithmetic import conjugate_product
 from ensemble._compile.lanes.types import load, select, splat, store
 from ensemble._compile.numba import inner
 
@@ -37,8 +37,8 @@ def dots_of_two(basis, w, sums, at, apart, n_vectors, n_rows, n_samples, first, 
         for i in range(start, stop):
             here = np.int64(i) * n_samples + first
             own = load(w, here, nothing)
-            one = one + conjugate(load(basis, vector + here, nothing)) * own
-            other = other + conjugate(load(basis, beside + here, nothing)) * own
+            one = one + conjugate_product(load(basis, vector + here, nothing), own)
+            other = other + conjugate_product(load(basis, beside + here, nothing), own)
         store(sums, to_next, other)  # the last vector alone is its own neighbour
         store(sums, to, one)
 
@@ -56,10 +56,10 @@ def dots_of_four(basis, w, sums, at, apart, n_vectors, n_rows, n_samples, first,
         for i in range(start, stop):
             here = np.int64(i) * n_samples + first
             own = load(w, here, nothing)
-            s0 = s0 + conjugate(load(basis, p0 + here, nothing)) * own
-            s1 = s1 + conjugate(load(basis, p1 + here, nothing)) * own
-            s2 = s2 + conjugate(load(basis, p2 + here, nothing)) * own
-            s3 = s3 + conjugate(load(basis, p3 + here, nothing)) * own
+            s0 = s0 + conjugate_product(load(basis, p0 + here, nothing), own)
+            s1 = s1 + conjugate_product(load(basis, p1 + here, nothing), own)
+            s2 = s2 + conjugate_product(load(basis, p2 + here, nothing), own)
+            s3 = s3 + conjugate_product(load(basis, p3 + here, nothing), own)
         store(sums, at + k3 * apart, s3)  # beyond the last vector there are copies of its sum
         store(sums, at + k2 * apart, s2)
         store(sums, at + k1 * apart, s1)
@@ -81,14 +81,14 @@ def dots_of_eight(basis, w, sums, at, n_vectors, n_rows, start, stop, nothing):
         s6, s7 = load(sums, at + k6, nothing), load(sums, at + k7, nothing)
         for i in range(start, stop):
             own = load(w, i, nothing)
-            s0 = s0 + conjugate(load(basis, p0 + i, nothing)) * own
-            s1 = s1 + conjugate(load(basis, p1 + i, nothing)) * own
-            s2 = s2 + conjugate(load(basis, p2 + i, nothing)) * own
-            s3 = s3 + conjugate(load(basis, p3 + i, nothing)) * own
-            s4 = s4 + conjugate(load(basis, p4 + i, nothing)) * own
-            s5 = s5 + conjugate(load(basis, p5 + i, nothing)) * own
-            s6 = s6 + conjugate(load(basis, p6 + i, nothing)) * own
-            s7 = s7 + conjugate(load(basis, p7 + i, nothing)) * own
+            s0 = s0 + conjugate_product(load(basis, p0 + i, nothing), own)
+            s1 = s1 + conjugate_product(load(basis, p1 + i, nothing), own)
+            s2 = s2 + conjugate_product(load(basis, p2 + i, nothing), own)
+            s3 = s3 + conjugate_product(load(basis, p3 + i, nothing), own)
+            s4 = s4 + conjugate_product(load(basis, p4 + i, nothing), own)
+            s5 = s5 + conjugate_product(load(basis, p5 + i, nothing), own)
+            s6 = s6 + conjugate_product(load(basis, p6 + i, nothing), own)
+            s7 = s7 + conjugate_product(load(basis, p7 + i, nothing), own)
         store(sums, at + k7, s7)
         store(sums, at + k6, s6)
         store(sums, at + k5, s5)
@@ -175,5 +175,5 @@ def squared(square, w, n_samples, first, start, stop, nothing):
     """`square` and w . w of rows `start` to `stop`."""
     for i in range(start, stop):
         own = load(w, np.int64(i) * n_samples + first, nothing)
-        square = square + conjugate(own) * own
+        square = square + conjugate_product(own, own)
     return square

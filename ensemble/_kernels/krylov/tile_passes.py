@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._compile.lanes.arithmetic import conjugate
+from ensemble._compile.lanes.arithmetic import conjugate_product
 from ensemble._compile.lanes.types import load, select, store
 from ensemble._compile.numba import ROW_BLOCK, inner
 from ensemble._kernels.sparse.crs import DOT, FEW_SAMPLES, few_sample_rows, row_product
@@ -115,10 +115,10 @@ def dot_of_rows(total, a, b, low, high, width, nothing):
         p3 = min(np.int64(3), last) * ROW_BLOCK * width
         s0, s1, s2, s3 = nothing, nothing, nothing, nothing
         for i in range(low * width, (low + ROW_BLOCK) * width, width):
-            s0 = s0 + conjugate(load(a, i, nothing)) * load(b, i, nothing)
-            s1 = s1 + conjugate(load(a, i + p1, nothing)) * load(b, i + p1, nothing)
-            s2 = s2 + conjugate(load(a, i + p2, nothing)) * load(b, i + p2, nothing)
-            s3 = s3 + conjugate(load(a, i + p3, nothing)) * load(b, i + p3, nothing)
+            s0 = s0 + conjugate_product(load(a, i, nothing), load(b, i, nothing))
+            s1 = s1 + conjugate_product(load(a, i + p1, nothing), load(b, i + p1, nothing))
+            s2 = s2 + conjugate_product(load(a, i + p2, nothing), load(b, i + p2, nothing))
+            s3 = s3 + conjugate_product(load(a, i + p3, nothing), load(b, i + p3, nothing))
         total = total + s0
         if n_whole > 1:
             total = total + s1
@@ -130,7 +130,7 @@ def dot_of_rows(total, a, b, low, high, width, nothing):
     if start < high:
         part = nothing
         for i in range(start * width, high * width, width):
-            part = part + conjugate(load(a, i, nothing)) * load(b, i, nothing)
+            part = part + conjugate_product(load(a, i, nothing), load(b, i, nothing))
         total = total + part
     return total
 
@@ -166,7 +166,7 @@ def product(indptr, indices, values, p, q, low, high, width, shared, ahead, endi
         row = row_product(indptr, indices, values, p, i, width, 0, shared, False, nothing)
         store(q, np.int64(i) * width, row)
         if ending == DOT:
-            part = part + conjugate(load(p, np.int64(i) * width, nothing)) * row
+            part = part + conjugate_product(load(p, np.int64(i) * width, nothing), row)
     return part
 
 
