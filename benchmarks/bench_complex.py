@@ -1,9 +1,10 @@
 """Complex matrices: products, `gmres`, `bicgstab` and `direct` against SciPy, one sample at a time.
 
-One thread, SciPy's libraries included. Two model problems on a square, a step of Crank and Nicolson for Schroedinger's equation (I + i L) and a
-damped Helmholtz equation (L - (0.3 - 0.1 i) I), and files of the SuiteSparse Matrix Collection, `FILES`, where the
-folder that ``--matrices`` or the environment variable ``MATRICES`` names has them. Samples are their entries times
-lognormal numbers of 5 %. Iterations are those of the first sample; "x" is SciPy's time over ours.
+One thread, SciPy's libraries included. Two model problems on a square, a step of Crank and Nicolson for
+Schroedinger's equation (I + i L) and a damped Helmholtz equation (L - (0.3 - 0.1 i) I), and files of the SuiteSparse
+Matrix Collection, `FILES`, where the folder that ``--matrices`` or the environment variable ``MATRICES`` names has
+them. Samples are their entries times lognormal numbers of 5 %. Iterations are those of the first sample; "x" is
+SciPy's time over ours.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Krylov methods without preconditioner beside SciPy's, time of an iteration and sample, and the bytes that it moves.
 
-One thread, NumPy's and SciPy's libraries included. Five-point matrices with lognormal entries for each sample, for `bicgstab` and `gmres` not symmetric; 60
-iterations, tolerances that nothing meets. "x" is SciPy's time over ours, per sample. "bytes, x" is the bytes of SciPy's
-iteration over ours: what "x" would be if both moved them at one rate. SciPy's are counted from the operations of its
-Python code, each with its operands and temporary arrays, and its product.
+One thread, NumPy's and SciPy's libraries included. Five-point matrices with lognormal entries for each sample, for
+`bicgstab` and `gmres` not symmetric; 60 iterations, tolerances that nothing meets. "x" is SciPy's time over ours, per
+sample. "bytes, x" is the bytes of SciPy's iteration over ours: what "x" would be if both moved them at one rate.
+SciPy's are counted from the operations of its Python code, each with its operands and temporary arrays, and its
+product.
 """
 
 from __future__ import annotations
