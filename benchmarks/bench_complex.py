@@ -1,9 +1,10 @@
 """Complex matrices: products, `gmres`, `bicgstab` and `direct` against SciPy, one sample at a time.
 
-One thread. Two model problems on a square, a step of Crank and Nicolson for Schroedinger's equation (I + i L) and a
-damped Helmholtz equation (L - (0.3 - 0.1 i) I), and files of the SuiteSparse Matrix Collection, `FILES`, where the
-folder that ``--matrices`` or the environment variable ``MATRICES`` names has them. Samples are their entries times
-lognormal numbers of 5 %. Iterations are those of the first sample; "x" is SciPy's time over ours.
+One thread, SciPy's libraries included. Two model problems on a square, a step of Crank and Nicolson for
+Schroedinger's equation (I + i L) and a damped Helmholtz equation (L - (0.3 - 0.1 i) I), and files of the SuiteSparse
+Matrix Collection, `FILES`, where the folder that ``--matrices`` or the environment variable ``MATRICES`` names has
+them. Samples are their entries times lognormal numbers of 5 %. Iterations are those of the first sample; "x" is
+SciPy's time over ours.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 from scipy.sparse import linalg
+from threadpoolctl import threadpool_limits
 
 from benchmarks.common import SEED, EnsembleBenchmark, add_options_of_matrices, interleaved, median, ratio, save, show
 from ensemble import Ensemble
@@ -135,7 +137,8 @@ def main() -> None:
         A = matrix_named(name, arguments.matrices)
         for what in arguments.tasks if A is not None else ():
             for n_samples in arguments.samples:
-                rows.append(row(A, name, what, n_samples, arguments.rounds))
+                with threadpool_limits(1):
+                    rows.append(row(A, name, what, n_samples, arguments.rounds))
                 if arguments.name:
                     save(arguments.name, rows)
     show("Complex matrices, microseconds per sample, one thread", rows)

@@ -30,6 +30,7 @@ __all__ = [
     "copy_of",
     "device_of",
     "free_bytes",
+    "has_compiled_numbers",
     "is_array",
     "is_of_tracing",
     "is_traced",
@@ -135,6 +136,15 @@ def one_complex_type(*arrays: Any) -> bool:
         if not dtype.isnative:
             return False
     return found != ""
+
+
+def has_compiled_numbers(array: Any) -> bool:
+    """Whether compiled code for the CPU takes an array: NumPy's, of floating numbers, real or complex."""
+    return (
+        type(array) is np.ndarray
+        and array.dtype.kind in "fc"
+        and (backend_of(array) == "numba" or one_complex_type(array))
+    )
 
 
 _kinds: dict[type, Any] = {}  # the result of `_kind_of` by type: each launch on a device needs it

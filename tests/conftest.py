@@ -197,5 +197,7 @@ def as_device(on_cpu, monkeypatch):
     from ensemble.krylov.host_scalars import gmres
     from ensemble.multigrid import repeated
 
-    for module in (registry, galerkin, scalars, _device, _iteration, gmres, repeated):
+    for module in (registry, galerkin, scalars, _device, repeated):
         monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")
+    for module in (_iteration, gmres):
+        monkeypatch.setattr(module, "has_compiled_numbers", lambda array: False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of
+from ensemble._backend import array_namespace, asarray_like, has_compiled_numbers
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import SMALL, thread_count
 from ensemble._kernels.krylov import vectors
@@ -165,16 +165,21 @@ class KrylovIteration:
         What has `begun` so goes on so: each sample has its own number of iterations.
         """
         A = self.A
-        if not self.many or not isinstance(self.M, Identity) or not isinstance(A, CrsMatrix):
+        n_vectors = self.vectors_of_many()
+        if not n_vectors or not isinstance(self.M, Identity) or not isinstance(A, CrsMatrix):
             return 0
         values, (n, n_samples) = A.values, self.b.shape
-        if A.space is not SERIAL or backend_of(values) != "numba" or values.dtype != self.b.dtype:
+        if A.space is not SERIAL or values.dtype != self.b.dtype or not n or not has_compiled_numbers(values):
             return 0
-        if values.dtype.kind != "f" or not n:
-            return 0
-        width = 1 if n_samples == 1 else tile_width(A.graph.indptr, values, n_samples, len(self.many) + 1)
-        busy = self.b.size <= SMALL or (width > 0 and n_samples // width >= thread_count())
-        return width if busy or begun else 0
+        threads = 1 if begun or self.b.size <= SMALL else thread_count()
+        width = 1
+        if n_samples > 1:
+            width = tile_width(A.graph.indptr, values, n_samples, n_vectors, n_samples // threads)
+        return max(width, 1) if begun else width if n_samples // max(width, 1) >= threads else 0
+
+    def vectors_of_many(self) -> int:
+        """Vectors that a tile of `tile_of_many` has of each sample; 0 for a method that takes single iterations."""
+        return len(self.many) + 1 if self.many else 0
 
     def many_vectors(self) -> tuple[tuple[Array, ...], Array]:
         """The vectors of `many_iterations` and its scratch."""

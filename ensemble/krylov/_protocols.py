@@ -156,8 +156,11 @@ class DirectionState(ManyState, Protocol):
         """The present direction."""
 
 
-class CycleState(SolveState, Protocol):
+class CycleState(ManyState, Protocol):
     """What GMRES' scalars read besides: a basis, and where its cycle stands."""
+
+    x: Any
+    r: Any
 
     @property
     def restart(self) -> int: ...

@@ -22,6 +22,7 @@ from ensemble.krylov._solve import solve
 from ensemble.krylov._system import LinearSystem, linear_system
 from ensemble.krylov.elsewhere import on_every_library
 from ensemble.krylov.host_scalars.gmres import GmresHostScalars
+from ensemble.krylov.host_scalars.scalars import WORK
 from ensemble.krylov.result import SolveResult
 from ensemble.linalg import Identity
 
@@ -113,6 +114,10 @@ def gmres(
     return solve(make, system, max_iterations, compact, callback)
 
 
+CYCLE_WORK = 2 * 4
+"""Multiply-adds of a cycle by the square of its length and the rows of a tile, about."""
+
+
 class GmresIteration(KrylovIteration):
     """One GMRES solve: basis V of a cycle and, for the flexible method, Z = M V.
 
@@ -172,6 +177,10 @@ class GmresIteration(KrylovIteration):
         if stop_requested(answer):
             self.update(ended=True)
         super().stop(answer)
+
+    def vectors_of_many(self) -> int:
+        """Those of half a basis, and w, r and x; 0 where an interrupt would wait long for the end of a cycle."""
+        return self.restart // 2 + 3 if CYCLE_WORK * self.restart**2 * self.b.shape[0] <= WORK else 0
 
     # --- compaction
     def compact(self, kept: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._compile.numba import output
 from ensemble._compile.recording import aside
 from ensemble._kernels.multigrid.dense import ASYMMETRY, dense_inverses, dense_product
+from ensemble._kernels.sparse.complex_numbers import is_complex
 from ensemble._typing import Array, Ids
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Factorization, SymmetricCrsMatrix
 from ensemble.linalg.factorizations.factorization import upper_factorized
@@ -62,8 +63,8 @@ class CoarseSolver:
 
     On the CPU, from `FACTORIZED` rows on, LDL^T in double precision of the samples that are safely positive definite.
     Dense inverses, shape (n, n, number of them), of the others, a pseudo-inverse for a singular one; of all samples on
-    a device, where there are fewer rows, and where the graph is not symmetric. Which of them a sample has depends on
-    the graph and its own values alone.
+    a device, where there are fewer rows, where the graph is not symmetric, and of complex numbers. Which of them a
+    sample has depends on the graph and its own values alone.
 
     Attributes
     ----------
@@ -79,7 +80,8 @@ class CoarseSolver:
         matrix = A if isinstance(A, CrsMatrix) else A.to_crs()
         self.n_samples = matrix.n_samples
         self.factors, accepted = None, np.zeros(self.n_samples, bool)
-        if isinstance(matrix.values, np.ndarray) and matrix.shape[0] >= FACTORIZED and has_symmetric_graph(matrix):
+        real = isinstance(matrix.values, np.ndarray) and not is_complex(matrix.values)
+        if real and matrix.shape[0] >= FACTORIZED and has_symmetric_graph(matrix):
             self.factors, accepted = safely_factorized(matrix, not isinstance(A, SymmetricCrsMatrix))
         self.others = np.flatnonzero(~accepted)
         if not accepted.any():

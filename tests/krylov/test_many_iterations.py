@@ -93,6 +93,29 @@ ALL |= {("minres", name): (minres, *case) for name, case in cases_of(GRID.values
 ALL |= {("bicgstab", name): (bicgstab, *case) for name, case in cases_of(SKEW).items()}
 
 
+TURNS = np.exp(0.3j * np.sign(np.repeat(np.arange(GRID.shape[0]), np.diff(GRID.graph.indptr)) - GRID.graph.indices))
+"""Factors of entries that leave a Hermitian matrix one."""
+
+COMPLEX_B = (B + 1j * RNG.standard_normal(B.shape))[:, :2]
+TURNED = {
+    cg: GRID.values.reshape(-1) * TURNS + 0.2 * (TURNS == 1.0),
+    minres: GRID.values.reshape(-1) * TURNS,
+    bicgstab: SKEW[:, 0] * TURNS + 0.5j * (TURNS == 1.0),
+}
+for solver, turned in TURNED.items():
+    ALL |= {
+        (solver.__name__, "complex"): (solver, pair(turned, dtype=complex), Ensemble(COMPLEX_B), {}),
+        (solver.__name__, "complex, a start"): (
+            solver, pair(turned, dtype=complex), Ensemble(COMPLEX_B), {"x0": Ensemble(0.01 * COMPLEX_B), "rtol": 1e-30}
+        ),
+        (solver.__name__, "complex, one sample"): (
+            solver, pair(turned, [1.0], dtype=np.complex64), COMPLEX_B[:, 0].astype(np.complex64), {}
+        ),
+        **{(solver.__name__, f"complex, {kind}"): (solver, with_second(turned, kind), Ensemble(COMPLEX_B), {})
+           for kind in ("not finite", "indefinite", "zero")},
+    }  # fmt: skip
+
+
 def compare(solve, A, b, options, monkeypatch):
     """Solve by single iterations, then by many; the results have the same bits."""
     single = solve(A, b, callback=one_by_one, **options)

@@ -9,7 +9,7 @@ from ensemble import gallery
 from ensemble._kernels.multigrid.reduction import relax_rows
 from ensemble.krylov import bicgstab, gmres
 from ensemble.linalg import CrsMatrix, Diagonal
-from ensemble.multigrid import approximate_ideal_restriction
+from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 from ensemble.scalar import Ensemble
 
 CELLS = 20
@@ -114,3 +114,18 @@ def test_relaxation_has_the_bits_of_the_reference(rng):
     relax_rows.reference(marks, 0, *A.arrays, dinv, b, x, expected)
     assert np.array_equal(found, expected) and not np.array_equal(found, x)
     assert np.array_equal(found[marks == 1], x[marks == 1])
+
+
+@pytest.mark.parametrize("build", [smoothed_aggregation, approximate_ideal_restriction])
+@pytest.mark.parametrize("turn", [1j, 0.3], ids=["complex diagonal", "Hermitian"])
+def test_a_coarsest_level_of_a_hundred_rows_is_solved_with_its_imaginary_parts(rng, build, turn):
+    """Real matrices of 64 rows and more are factorised: of complex ones that took the real parts alone."""
+    A = gallery.poisson((10, 10))
+    off = np.sign(A.graph.row_of_entry - A.graph.indices)
+    turned = A.values.reshape(-1) * (np.exp(1j * turn * off) if turn == 0.3 else 1.0) + turn * (off == 0)
+    A, r = CrsMatrix(A.graph, turned[:, None] * np.array([1.0, 3.0])), numbers(rng, 100, 2)
+    M = build(A, coarse_size=200, dtype=np.float64)
+    assert len(M.levels) == 1
+    y = (M @ Ensemble(r)).samples
+    for s in range(2):
+        np.testing.assert_allclose(y[:, s], np.linalg.solve(A.to_scipy(s).toarray(), r[:, s]), atol=1e-12)

@@ -12,7 +12,9 @@ from llvmlite import ir
 
 from ensemble._compile import instructions
 
-__all__ = ["compared", "conjugated", "fill", "is_pair", "product", "quotient", "twice", "vector_of"]
+__all__ = [
+    "compared", "conjugate_product", "conjugated", "fill", "is_pair", "product", "quotient", "twice", "vector_of"
+]  # fmt: skip
 
 I32 = ir.IntType(32)
 
@@ -63,6 +65,15 @@ def product(builder: Any, a: Any, b: Any) -> Any:
     swapped = shuffled(builder, b, nothing, [k + 1 - 2 * (k % 2) for k in range(count)])
     crossed = builder.fmul(_negated(builder, imaginary, False), swapped)
     return builder.fadd(builder.fmul(real, b), crossed)
+
+
+def conjugate_product(builder: Any, a: Any, b: Any) -> Any:
+    """``conj(a) * b``, the bits of that product. What is made of `b` alone leaves a loop in which it stays the same."""
+    count, nothing = a.type.count, ir.Constant(a.type, ir.Undefined)
+    real = shuffled(builder, b, nothing, [k - k % 2 for k in range(count)])
+    imaginary = shuffled(builder, b, nothing, [k - k % 2 + 1 for k in range(count)])
+    swapped = shuffled(builder, a, nothing, [k + 1 - 2 * (k % 2) for k in range(count)])
+    return builder.fadd(builder.fmul(a, _negated(builder, real, True)), builder.fmul(swapped, imaginary))
 
 
 def quotient(builder: Any, a: Any, b: Any) -> Any:

@@ -12,25 +12,18 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
-from ensemble._compile.lanes.arithmetic import conjugate
-from ensemble._compile.lanes.types import load, select, splat, store, zeros
-from ensemble._compile.numba import compiled, inner, per_width, prange, tiles, widest
+from ensemble._compile.lanes.types import load, select, store, zeros
+from ensemble._compile.numba import compiled, per_width, prange, tiles, widest
 from ensemble._compile.registry import into, kernel
+from ensemble._kernels.krylov.basis_passes import ROWS_AT_ONCE, RUN, add, dots, squared
 from ensemble._kernels.sparse.complex_numbers import conjugated, times
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
-__all__ = [
-    "ROWS_AT_ONCE", "TOGETHER", "basis_add", "basis_dots", "block_add", "block_dots", "one_sample_add",
-    "one_sample_dots", "scale", "tile_add", "tile_dots",
-]  # fmt: skip
+__all__ = ["TOGETHER", "basis_add", "basis_dots", "block_add", "block_dots", "scale"]
 
 TOGETHER, ROWS, NARROW = 3, 16, 32
 """Vectors of a block that read a basis together, their rows that the first-level cache holds, samples of a tile."""
-
-ROWS_AT_ONCE = 8
-"""Rows of one sample that a sum of its vectors takes at once."""
-
 
 CUDA = cuda.KernelModule(
     "krylov/basis",
@@ -54,78 +47,17 @@ def basis_dots(basis: Array, w: Array, out: Array) -> Array:
     return into(out, xp.stack([block_sums(times(conjugated(basis[k, :, :]), w)) for k in range(basis.shape[0])]))
 
 
-@inner(forceinline=True)
-def tile_dots(basis, w, sums, at, apart, n_vectors, n_rows, n_samples, first, start, stop, nothing):
-    """Inner products with rows `start` to `stop` of w, in `sums` from `at` on, `apart` from each other."""
-    for k in range(0, n_vectors, 2):  # a block of w stays in cache for all vectors
-        one, other = nothing, nothing
-        next_one = min(np.int64(k) + 1, np.int64(n_vectors) - 1)
-        vector, beside = np.int64(k) * n_rows * n_samples, next_one * n_rows * n_samples
-        for i in range(start, stop):
-            here = np.int64(i) * n_samples + first
-            own = load(w, here, nothing)
-            one = one + conjugate(load(basis, vector + here, nothing)) * own
-            other = other + conjugate(load(basis, beside + here, nothing)) * own
-        store(sums, at + next_one * apart, other)
-        store(sums, at + np.int64(k) * apart, one)
-
-
 @per_width
-def _basis_dots(width: int) -> Any:
+def _basis_dots(width: int, alone: bool) -> Any:
     @compiled
     def loop(basis, w, partials, bounds, n_rows, n_samples, first):
         n_vectors = partials.shape[1] // n_samples
         for block in prange(partials.shape[0]):
             at = np.int64(block) * n_vectors * n_samples + first
-            tile_dots(
+            dots(
                 basis, w, partials.reshape(-1), at, n_samples, n_vectors, n_rows, n_samples, first, bounds[block],
-                bounds[block + 1], zeros(w, width),
+                bounds[block + 1], width, alone, zeros(w, width),
             )  # fmt: skip
-
-    return loop
-
-
-@inner(forceinline=True)
-def one_sample_dots(basis, w, sums, at, n_vectors, n_rows, start, stop, nothing):
-    """The same of one sample with eight vectors at once, whose sums do not wait for each other."""
-    for k in range(0, n_vectors, 8):
-        least = np.int64(n_vectors - 1)
-        p0, p1 = np.int64(k) * n_rows, min(k + 1, least) * n_rows
-        p2, p3 = min(k + 2, least) * n_rows, min(k + 3, least) * n_rows
-        p4, p5 = min(k + 4, least) * n_rows, min(k + 5, least) * n_rows
-        p6, p7 = min(k + 6, least) * n_rows, min(k + 7, least) * n_rows
-        s0, s1, s2, s3 = nothing, nothing, nothing, nothing
-        s4, s5, s6, s7 = nothing, nothing, nothing, nothing
-        for i in range(start, stop):
-            own = load(w, i, nothing)
-            s0 = s0 + conjugate(load(basis, p0 + i, nothing)) * own
-            s1 = s1 + conjugate(load(basis, p1 + i, nothing)) * own
-            s2 = s2 + conjugate(load(basis, p2 + i, nothing)) * own
-            s3 = s3 + conjugate(load(basis, p3 + i, nothing)) * own
-            s4 = s4 + conjugate(load(basis, p4 + i, nothing)) * own
-            s5 = s5 + conjugate(load(basis, p5 + i, nothing)) * own
-            s6 = s6 + conjugate(load(basis, p6 + i, nothing)) * own
-            s7 = s7 + conjugate(load(basis, p7 + i, nothing)) * own
-        store(sums, at + min(k + 7, least), s7)  # beyond the last vector there are copies of its sum
-        store(sums, at + min(k + 6, least), s6)
-        store(sums, at + min(k + 5, least), s5)
-        store(sums, at + min(k + 4, least), s4)
-        store(sums, at + min(k + 3, least), s3)
-        store(sums, at + min(k + 2, least), s2)
-        store(sums, at + min(k + 1, least), s1)
-        store(sums, at + k, s0)
-
-
-@per_width
-def _one_sample_dots(width: int) -> Any:
-    @compiled
-    def loop(basis, w, partials, bounds, n_rows):
-        n_vectors = partials.shape[1]
-        for block in prange(partials.shape[0]):
-            at = np.int64(block) * n_vectors
-            one_sample_dots(
-                basis, w, partials.reshape(-1), at, n_vectors, n_rows, bounds[block], bounds[block + 1], zeros(w, 1)
-            )
 
     return loop
 
@@ -134,11 +66,9 @@ def _one_sample_dots(width: int) -> Any:
 def _(basis: Array, w: Array, out: Array) -> Array:
     n_vectors, n_rows, n_samples = basis.shape
     partials, bounds = row_blocks(n_rows, n_vectors * n_samples, w.dtype)
-    if n_samples == 1 and n_vectors > 1:
-        _one_sample_dots(8)(basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows)
-        return into(out, ordered_sum(partials).reshape(n_vectors, 1))
     for first, width in tiles(n_samples, widest(w)):
-        _basis_dots(width)(basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
+        loop = _basis_dots(width, n_samples == 1)
+        loop(basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
     return into(out, ordered_sum(partials).reshape(n_vectors, n_samples))
 
 
@@ -159,73 +89,21 @@ def basis_add(h: Array, basis: Array, w: Array) -> Array:
     return block_sums(times(conjugated(w), w))
 
 
-@inner(forceinline=True)
-def tile_add(h, at, apart, n_vectors, basis, w, n_rows, n_samples, first, start, stop, nothing):
-    """Add to rows `start` to `stop` of w; returns their w . w. Coefficients: `h` from `at` on, `apart`."""
-    for k in range(0, n_vectors, 2):
-        factor = load(h, at + k * apart, nothing)
-        moving = factor != nothing
-        vector = np.int64(k) * n_rows * n_samples
-        if k + 1 < n_vectors:
-            second = load(h, at + (k + 1) * apart, nothing)
-            moves, beside = second != nothing, vector + np.int64(n_rows) * n_samples
-            for i in range(start, stop):
-                here = np.int64(i) * n_samples + first
-                old = load(w, here, nothing)
-                old = select(moving, old + factor * load(basis, vector + here, nothing), old)
-                store(w, here, select(moves, old + second * load(basis, beside + here, nothing), old))
-        else:
-            for i in range(start, stop):
-                here = np.int64(i) * n_samples + first
-                old = load(w, here, nothing)
-                store(w, here, select(moving, old + factor * load(basis, vector + here, nothing), old))
-    square = nothing
-    for i in range(start, stop):
-        here = np.int64(i) * n_samples + first
-        square = square + conjugate(load(w, here, nothing)) * load(w, here, nothing)
-    return square
-
-
 @per_width
-def _basis_add(width: int) -> Any:
+def _basis_add(width: int, alone: bool) -> Any:
     @compiled
     def loop(h, basis, w, partials, bounds, n_rows, n_samples, first):
         for block in prange(partials.shape[0]):
-            start, stop = bounds[block], bounds[block + 1]
-            n_vectors = h.size // n_samples
-            square = tile_add(
-                h, first, n_samples, n_vectors, basis, w, n_rows, n_samples, first, start, stop, zeros(w, width)
-            )
+            nothing, wide, square = zeros(w, width), zeros(w, ROWS_AT_ONCE), zeros(w, width)
+            stop = bounds[block + 1]
+            for low in range(bounds[block], stop, RUN // width):
+                high = min(low + RUN // width, stop)
+                add(
+                    h, first, n_samples, h.size // n_samples, basis, w, n_rows, n_samples, first, low, high, width,
+                    alone, nothing, wide,
+                )  # fmt: skip
+                square = squared(square, w, n_samples, first, low, high, nothing)
             store(partials.reshape(-1), block * n_samples + first, square)
-
-    return loop
-
-
-@inner(forceinline=True)
-def one_sample_add(h, n_vectors, basis, w, n_rows, start, stop, nothing, wide):
-    """The same for one sample, `ROWS_AT_ONCE` rows at once; `nothing` and `wide`: zeros, one and as many."""
-    whole = start + (stop - start) // ROWS_AT_ONCE * ROWS_AT_ONCE
-    for k in range(n_vectors):
-        if h[k] != 0.0:
-            p, many, one = np.int64(k) * n_rows, splat(h[k], w, wide), load(h, k, nothing)
-            for i in range(start, whole, ROWS_AT_ONCE):
-                store(w, i, load(w, i, wide) + many * load(basis, p + i, wide))
-            for i in range(whole, stop):
-                store(w, i, load(w, i, nothing) + one * load(basis, p + i, nothing))
-    square = nothing
-    for i in range(start, stop):
-        square = square + conjugate(load(w, i, nothing)) * load(w, i, nothing)
-    return square
-
-
-@per_width
-def _one_sample_add(width: int) -> Any:
-    @compiled
-    def loop(h, basis, w, partials, bounds, n_rows):
-        for block in prange(partials.shape[0]):
-            start, stop = bounds[block], bounds[block + 1]
-            square = one_sample_add(h, h.size, basis, w, n_rows, start, stop, zeros(w, 1), zeros(w, ROWS_AT_ONCE))
-            store(partials.reshape(-1), block, square)
 
     return loop
 
@@ -234,11 +112,9 @@ def _one_sample_add(width: int) -> Any:
 def _(h: Array, basis: Array, w: Array) -> Array:
     n_rows, n_samples = w.shape
     partials, bounds = row_blocks(n_rows, n_samples, w.dtype)
-    if n_samples == 1:
-        _one_sample_add(8)(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows)
-        return ordered_sum(partials)
     for first, width in tiles(n_samples, widest(w)):
-        _basis_add(width)(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
+        loop = _basis_add(width, n_samples == 1)
+        loop(h.reshape(-1), basis.reshape(-1), w.reshape(-1), partials, bounds, n_rows, n_samples, first)
     return ordered_sum(partials)
 
 

@@ -29,6 +29,7 @@ from ensemble._kernels.krylov.tile_passes import (
     RUNNING,
     dot_of_rows,
     product_with_dot,
+    real,
     set_lane,
     update,
     whole_registers,
@@ -37,8 +38,8 @@ from ensemble._kernels.krylov.tile_passes import (
 __all__ = ["CG_ROWS", "RZ", "SQUARE", "STEP", "cg_iteration"]
 
 RZ, SQUARE, STEP = range(3)
-"""Rows of the numbers of each sample, in the vectors' type: the r . r that led to the last direction, the present one,
-the last step length."""
+"""Rows of the numbers of each sample, real numbers of the vectors' precision: the r . r that led to the last direction,
+the present one, the last step length."""
 
 CG_ROWS = 3
 
@@ -51,7 +52,7 @@ def direction_at(i, factor, moving, z, p, like):
 
 
 @inner(forceinline=True)
-def begin_iteration(lanes, scalars, first, width):
+def begin_iteration(parts, scalars, first, width):
     """beta of each sample from r . r; which go on."""
     numbers, norms = scalars[NUMBERS], scalars[NORMS]
     counts, codes, left = scalars[COUNTS], scalars[CODES], scalars[LEFT]
@@ -67,37 +68,37 @@ def begin_iteration(lanes, scalars, first, width):
                 norms[FRESH, at] = 0.0
             else:
                 codes[at] = BROKEN
-        set_lane(lanes[0], s, width, beta)
-        set_lane(lanes[1], s, width, goes)
+        set_lane(parts[0], s, width, beta)
+        set_lane(parts[1], s, width, goes)
 
 
 @inner(forceinline=True)
-def step_lengths(lanes, scalars, first, width):
+def step_lengths(parts, scalars, first, width):
     """alpha of each sample from p . q, which stands in the fourth lane."""
     numbers, codes = scalars[NUMBERS], scalars[CODES]
     for s in range(width):
         at = first + s
-        set_lane(lanes[2], s, width, 0.0)
-        if lanes[1, s] != 0.0:
-            square = lanes[3, s]
+        set_lane(parts[2], s, width, 0.0)
+        if real(parts[1], s) != 0.0:
+            square = real(parts[3], s)
             length = numbers[RZ, at] / square
             if np.isfinite(square) and square > 0.0 and np.isfinite(length):
                 numbers[STEP, at] = length
-                set_lane(lanes[2], s, width, length)
+                set_lane(parts[2], s, width, length)
             else:
                 codes[at] = BROKEN
 
 
 @inner(forceinline=True)
-def end_iteration(lanes, scalars, first, width):
+def end_iteration(parts, scalars, first, width):
     """Norms of the new residuals, and which samples need a decision."""
     numbers, norms = scalars[NUMBERS], scalars[NORMS]
     history, counts, codes = scalars[HISTORY], scalars[COUNTS], scalars[CODES]
     for s in range(width):
         at = first + s
-        if lanes[1, s] != 0.0 and codes[at] == RUNNING:
-            numbers[SQUARE, at] = lanes[3, s]
-            norm = np.sqrt(np.float64(lanes[3, s]))
+        if real(parts[1], s) != 0.0 and codes[at] == RUNNING:
+            numbers[SQUARE, at] = real(parts[3], s)
+            norm = np.sqrt(np.float64(real(parts[3], s)))
             counts[at] += 1
             history[counts[at], at] = norm
             least, last = norms[LEAST, at], norms[LAST, at]
@@ -110,10 +111,12 @@ def end_iteration(lanes, scalars, first, width):
 
 
 @inner(forceinline=True)
-def cg_iteration(indptr, indices, values, vectors, lanes, scalars, first, n_rows, width, shared, ahead, nothing, wide):
+def cg_iteration(
+    indptr, indices, values, vectors, lanes, parts, scalars, first, n_rows, width, shared, ahead, nothing, wide,
+):  # fmt: skip
     """p = r + beta p, q = A p, x += alpha p, r -= alpha q of the samples that go on."""
     x, r, p, q = vectors
-    begin_iteration(lanes, scalars, first, width)
+    begin_iteration(parts, scalars, first, width)
     stop = whole_registers(0, n_rows, width)
     beta, goes = load(lanes[0], 0, wide), load(lanes[1], 0, wide)
     for i in range(0, stop, LANES):
@@ -123,11 +126,11 @@ def cg_iteration(indptr, indices, values, vectors, lanes, scalars, first, n_rows
         for i in range(stop, n_rows * width, width):
             direction_at(i, one_beta, one_goes, r, p, nothing)
     store(lanes[3], 0, product_with_dot(indptr, indices, values, p, q, n_rows, width, shared, ahead, nothing))
-    step_lengths(lanes, scalars, first, width)
+    step_lengths(parts, scalars, first, width)
     total = nothing
     for low in range(0, n_rows, GROUP):
         high = min(low + GROUP, n_rows)
         update(lanes[2], p, q, x, r, low, high, width, nothing, wide)
         total = dot_of_rows(total, r, r, low, high, width, nothing)
     store(lanes[3], 0, total)
-    end_iteration(lanes, scalars, first, width)
+    end_iteration(parts, scalars, first, width)

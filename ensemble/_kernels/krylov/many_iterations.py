@@ -1,6 +1,6 @@
 """Many iterations of a Krylov method in one call: products, vector updates, and the scalars of each sample.
 
-Samples are iterated in tiles that a second-level cache holds, copied there and back. A tile goes on until fewer than
+Samples are iterated in tiles that a cache holds, copied there and back. A tile goes on until fewer than
 half of its samples do: the others need a decision that is not of a plain iteration, or have taken the iterations of
 this call. All sums have the order of the kernels for single iterations, and scalars are rounded as NumPy rounds them:
 vectors have the bits of single iterations. The iteration of each method is in a module of its own.
@@ -14,25 +14,26 @@ import numpy as np
 
 from ensemble._compile.lanes.types import load, store, zeros
 from ensemble._compile.numba import compiled, empty, inner, per_width, prange, thread_count, tiles
-from ensemble._kernels.krylov.bicgstab_iterations import BICGSTAB_ROWS, bicgstab_iteration
+from ensemble._kernels.krylov.bicgstab_iterations import IMAGINARY, bicgstab_iteration
 from ensemble._kernels.krylov.cg_iterations import CG_ROWS, cg_iteration
 from ensemble._kernels.krylov.minres_iterations import MINRES_ROWS, minres_iteration
+from ensemble._kernels.krylov.scalar_parts import as_parts
 from ensemble._kernels.krylov.tile_passes import CODES, COUNTS, LANES, LEFT, PHASES, RUNNING
 from ensemble._kernels.sparse.crs import scattered_few_samples
 
-__all__ = ["BICGSTAB", "CG", "MINRES", "ManyIterations", "many_iterations", "tile_width"]
+__all__ = ["BICGSTAB", "CG", "MINRES", "ManyIterations", "copy_tile", "many_iterations", "tile_width"]
 
 CG, BICGSTAB, MINRES = range(3)
 """Methods."""
 
-ROWS = {CG: CG_ROWS, BICGSTAB: BICGSTAB_ROWS, MINRES: len(MINRES_ROWS)}
+ROWS = {CG: CG_ROWS, BICGSTAB: 2 * IMAGINARY, MINRES: len(MINRES_ROWS)}
 """Numbers of each sample."""
 
 N_LANES = 9
 """Coefficients of a tile, at most."""
 
-CACHE = 1 << 21
-"""Bytes of a tile: second-level caches of 2 MiB hold it."""
+CACHE = 1 << 24
+"""Bytes of a tile: third-level caches hold them."""
 
 
 @inner(forceinline=True)
@@ -57,11 +58,13 @@ def copy_tile(source, out, n, width, source_stride, source_first, out_stride, ou
 def _many_iterations(method: int, width: int, shared: bool, copied: bool, ahead: bool) -> Any:
     @compiled
     def loop(
-        indptr, indices, values, vectors, own_values, own, best, scalars, eps, all_lanes, n_samples, begin, n_tiles
+        indptr, indices, values, vectors, own_values, own, best, scalars, eps, all_lanes, all_parts, n_samples, begin,
+        n_tiles,
     ):  # fmt: skip
         for t in prange(n_tiles):
             first, n_rows = begin + np.int64(t) * width, indptr.size - 1
-            nothing, wide, lanes = zeros(values, width), zeros(values, LANES), all_lanes[t]
+            nothing, wide = zeros(values, width), zeros(values, LANES)
+            lanes, parts = all_lanes[t], all_parts[t]
             entries = values if shared else own_values[t]
             if copied:
                 for k in range(len(vectors)):
@@ -74,19 +77,19 @@ def _many_iterations(method: int, width: int, shared: bool, copied: bool, ahead:
                 if method == CG:
                     tile = own[0][t], own[1][t], own[2][t], own[3][t]
                     cg_iteration(
-                        indptr, indices, entries, tile, lanes, scalars, first, n_rows, width, shared, ahead, nothing,
-                        wide,
+                        indptr, indices, entries, tile, lanes, parts, scalars, first, n_rows, width, shared, ahead,
+                        nothing, wide,
                     )  # fmt: skip
                 elif method == BICGSTAB:
                     six = own[0][t], own[1][t], own[2][t], own[3][t], own[4][t], own[5][t]
                     bicgstab_iteration(
-                        indptr, indices, entries, six, best, lanes, scalars, eps, first, n_rows, n_samples, width,
-                        shared, ahead, nothing, wide,
+                        indptr, indices, entries, six, best, lanes, parts, scalars, eps, first, n_rows, n_samples,
+                        width, shared, ahead, nothing, wide,
                     )  # fmt: skip
                 else:
                     seven = own[0][t], own[1][t], own[2][t], own[3][t], own[4][t], own[5][t], own[6][t]
                     minres_iteration(
-                        indptr, indices, entries, seven, best, lanes, scalars, eps, first, n_rows,
+                        indptr, indices, entries, seven, best, lanes, parts, scalars, eps, first, n_rows,
                         n_samples, width, shared, ahead, nothing, wide,
                     )  # fmt: skip
                 going = going_samples(scalars, first, width)
@@ -97,15 +100,16 @@ def _many_iterations(method: int, width: int, shared: bool, copied: bool, ahead:
     return loop
 
 
-def tile_width(indptr: np.ndarray, values: np.ndarray, n_samples: int, n_vectors: int) -> int:
-    """The most samples of a tile that the cache holds, with the graph and its vectors; 0 if it holds no two.
+def tile_width(indptr: np.ndarray, values: np.ndarray, n_samples: int, n_vectors: int, most: int) -> int:
+    """The most samples of a tile, up to `most`, that the cache holds, with the graph and its vectors; 0 for none.
 
-    Tiles of one of several samples take longer than all samples side by side.
+    Tiles of fewer than four of several samples take longer than all samples side by side.
     """
     n_rows, nnz = indptr.size - 1, values.shape[0]
     fixed = nnz * 4 + n_rows * indptr.itemsize
     each = (n_vectors * n_rows + (nnz if values.shape[1] == n_samples else 0)) * values.itemsize
-    return max((w for w in (8, 4, 2) if w <= n_samples and fixed + w * each <= CACHE), default=0)
+    widths = (8, 4) if n_samples >= 4 else (n_samples // 2 * 2,)
+    return max((w for w in widths if w <= most and fixed + w * each <= CACHE), default=0)
 
 
 class ManyIterations:
@@ -153,8 +157,8 @@ def many_iterations(
         lanes = np.zeros((1, N_LANES, LANES), scratch.dtype)
         loop = _many_iterations(method, 1, False, False, scattered_few_samples(indptr, indices, values, scratch))
         loop(
-            indptr, indices, values.reshape(-1), flat, values.reshape(1, -1), own, kept, run.arrays(), eps, lanes, 1,
-            0, 1,
+            indptr, indices, values.reshape(-1), flat, values.reshape(1, -1), own, kept, run.arrays(), eps, lanes,
+            as_parts(lanes), 1, 0, 1,
         )  # fmt: skip
         return
     runs: dict[int, list[int]] = {}
@@ -169,6 +173,6 @@ def many_iterations(
         for k in range(0, len(firsts), at_once):
             n_tiles = min(at_once, len(firsts) - k)
             loop(
-                indptr, indices, values.reshape(-1), flat, entries, own, kept, run.arrays(), eps, lanes, n_samples,
-                firsts[k], n_tiles,
+                indptr, indices, values.reshape(-1), flat, entries, own, kept, run.arrays(), eps, lanes,
+                as_parts(lanes), n_samples, firsts[k], n_tiles,
             )  # fmt: skip

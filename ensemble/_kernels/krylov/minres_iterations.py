@@ -34,6 +34,7 @@ from ensemble._kernels.krylov.tile_passes import (
     copy_marked,
     dot_of_rows,
     product_with_dot,
+    real,
     set_lane,
     whole_registers,
 )
@@ -65,19 +66,19 @@ GOES, KEEPS, SUM, FIRST = 0, 1, 2, 3
 
 
 @inner(forceinline=True)
-def set_coefficient(lanes, k, s, width, value):
+def set_coefficient(parts, k, s, width, value):
     """Write coefficient `k` of a sample; zero, which omits its vector, where it is not finite."""
-    set_lane(lanes[FIRST + k], s, width, value if np.isfinite(value) else 0.0)
+    set_lane(parts[FIRST + k], s, width, value if np.isfinite(value) else 0.0)
 
 
 @inner(forceinline=True)
-def lanczos_coefficients(lanes, scalars, first, width):
+def lanczos_coefficients(parts, scalars, first, width):
     """Coefficients of the next Lanczos vector, from v . A v."""
     numbers, codes = scalars[NUMBERS], scalars[CODES]
     for s in range(width):
         at, h0, h1, h2 = first + s, 0.0, 0.0, 0.0
-        if lanes[GOES, s] != 0.0:
-            square, beta, old = np.float64(lanes[SUM, s]), numbers[BETA, at], numbers[OLD_BETA, at]
+        if real(parts[GOES], s) != 0.0:
+            square, beta, old = np.float64(real(parts[SUM], s)), numbers[BETA, at], numbers[OLD_BETA, at]
             if np.isfinite(square):
                 unit = numbers[UNIT, at] if numbers[UNIT, at] > 0.0 else 1.0
                 numbers[ALFA, at] = square / (beta * beta) / unit
@@ -86,10 +87,10 @@ def lanczos_coefficients(lanes, scalars, first, width):
                     h2 = beta / old
             else:
                 codes[at] = BROKEN
-                set_lane(lanes[GOES], s, width, 0.0)
-        set_coefficient(lanes, 0, s, width, h0)
-        set_coefficient(lanes, 1, s, width, h1)
-        set_coefficient(lanes, 2, s, width, h2)
+                set_lane(parts[GOES], s, width, 0.0)
+        set_coefficient(parts, 0, s, width, h0)
+        set_coefficient(parts, 1, s, width, h1)
+        set_coefficient(parts, 2, s, width, h2)
 
 
 @inner(forceinline=True)
@@ -114,15 +115,15 @@ def rotate_sample(numbers, at, beta, eps):
 
 
 @inner(forceinline=True)
-def rotate(lanes, scalars, eps, first, width):
+def rotate(parts, scalars, eps, first, width):
     """Rotations from the squared lengths of the next Lanczos vectors; how many iterates are kept, which it marks."""
     numbers, norms, history = scalars[NUMBERS], scalars[NORMS], scalars[HISTORY]
     counts, codes, phases = scalars[COUNTS], scalars[CODES], scalars[PHASES]
     n_kept = 0
     for s in range(width):
         at, keeps = first + s, 0.0
-        if lanes[GOES, s] != 0.0:
-            square = np.float64(lanes[SUM, s])
+        if real(parts[GOES], s) != 0.0:
+            square = np.float64(real(parts[SUM], s))
             if np.isfinite(square) and square >= 0.0:
                 phases[at] = 1
                 fall = rotate_sample(numbers, at, np.sqrt(square), eps)
@@ -135,12 +136,12 @@ def rotate(lanes, scalars, eps, first, width):
                         n_kept += 1
             else:
                 codes[at] = BROKEN
-        set_lane(lanes[KEEPS], s, width, keeps)
+        set_lane(parts[KEEPS], s, width, keeps)
     return n_kept
 
 
 @inner(forceinline=True)
-def update_coefficients(lanes, scalars, first, width):
+def update_coefficients(parts, scalars, first, width):
     """Mark the samples in their second phase, and coefficients of their update."""
     numbers, counts, codes, phases = scalars[NUMBERS], scalars[COUNTS], scalars[CODES], scalars[PHASES]
     n_going = 0
@@ -166,25 +167,25 @@ def update_coefficients(lanes, scalars, first, width):
                 n_going += 1
             else:
                 codes[at], h3 = BROKEN, 0.0
-        set_lane(lanes[GOES], s, width, goes)
-        set_coefficient(lanes, 0, s, width, h0)
-        set_coefficient(lanes, 1, s, width, h1)
-        set_coefficient(lanes, 2, s, width, h2)
-        set_coefficient(lanes, 3, s, width, h3)
-        set_coefficient(lanes, 4, s, width, h4)
-        set_coefficient(lanes, 5, s, width, h5)
+        set_lane(parts[GOES], s, width, goes)
+        set_coefficient(parts, 0, s, width, h0)
+        set_coefficient(parts, 1, s, width, h1)
+        set_coefficient(parts, 2, s, width, h2)
+        set_coefficient(parts, 3, s, width, h3)
+        set_coefficient(parts, 4, s, width, h4)
+        set_coefficient(parts, 5, s, width, h5)
     return n_going
 
 
 @inner(forceinline=True)
-def end_iteration(lanes, scalars, first, width):
+def end_iteration(parts, scalars, first, width):
     """Norms of the new residuals, and which samples need a decision."""
     numbers, norms = scalars[NUMBERS], scalars[NORMS]
     history, counts, codes = scalars[HISTORY], scalars[COUNTS], scalars[CODES]
     for s in range(width):
         at = first + s
-        if lanes[GOES, s] != 0.0:
-            norm = np.sqrt(np.float64(lanes[SUM, s]))
+        if real(parts[GOES], s) != 0.0:
+            norm = np.sqrt(np.float64(real(parts[SUM], s)))
             history[counts[at], at] = norm
             if not np.isfinite(norm):
                 codes[at] = BROKEN
@@ -252,27 +253,27 @@ def update(vectors, lanes, low, high, width, nothing, wide):
 
 @inner(forceinline=True)
 def minres_iteration(
-    indptr, indices, values, vectors, best, lanes, scalars, eps, first, n_rows, n_samples, width, shared, ahead,
+    indptr, indices, values, vectors, best, lanes, parts, scalars, eps, first, n_rows, n_samples, width, shared, ahead,
     nothing, wide,
 ):  # fmt: skip
     """An iteration of the samples that go on, from where each stopped."""
     x, r, v, u, w, p, q = vectors
-    if begin_phase(0, lanes, scalars, first, width) > 0:
+    if begin_phase(0, parts, scalars, first, width) > 0:
         store(lanes[SUM], 0, product_with_dot(indptr, indices, values, v, q, n_rows, width, shared, ahead, nothing))
-        lanczos_coefficients(lanes, scalars, first, width)
+        lanczos_coefficients(parts, scalars, first, width)
         square = nothing
         for low in range(0, n_rows, GROUP):
             high = min(low + GROUP, n_rows)
             lanczos_step(q, v, u, lanes, low, high, width, nothing, wide)
             square = dot_of_rows(square, v, v, low, high, width, nothing)
         store(lanes[SUM], 0, square)
-        if rotate(lanes, scalars, eps, first, width) > 0:
+        if rotate(parts, scalars, eps, first, width) > 0:
             copy_marked(lanes[KEEPS], x, best, n_rows, width, n_samples, first, nothing)
-    if update_coefficients(lanes, scalars, first, width) > 0:
+    if update_coefficients(parts, scalars, first, width) > 0:
         total = nothing
         for low in range(0, n_rows, GROUP):
             high = min(low + GROUP, n_rows)
             update((x, r, v, u, w, p), lanes, low, high, width, nothing, wide)
             total = dot_of_rows(total, r, r, low, high, width, nothing)
         store(lanes[SUM], 0, total)
-        end_iteration(lanes, scalars, first, width)
+        end_iteration(parts, scalars, first, width)

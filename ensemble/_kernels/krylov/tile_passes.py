@@ -3,12 +3,14 @@
 Vectors are flat, with the `width` samples of a tile beside each other. Elementwise passes take `LANES` numbers at a
 time, whatever the width; their coefficients stand in arrays of `LANES` numbers, those of the samples repeated. Sums
 have the order of the kernels for single iterations. `nothing` are zeros as wide as the tile, `wide` are `LANES` zeros.
+Scalars are real: they read and write `parts`, the same memory as `lanes`, which of complex numbers holds both parts.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from ensemble._compile.lanes.arithmetic import conjugate_product
 from ensemble._compile.lanes.types import load, select, store
 from ensemble._compile.numba import ROW_BLOCK, inner
 from ensemble._kernels.sparse.crs import DOT, FEW_SAMPLES, few_sample_rows, row_product
@@ -16,8 +18,8 @@ from ensemble._kernels.sparse.crs import DOT, FEW_SAMPLES, few_sample_rows, row_
 __all__ = [
     "BEFORE", "BEST", "BROKEN", "CHECK", "CODES", "COUNTS", "DOUBTFUL", "DUE", "FRESH", "GROUP", "HISTORY", "LANES",
     "LAST", "LEAST", "LEFT", "NORMS", "NUMBERS", "PHASES", "RESTS", "RUNNING",
-    "begin_phase", "copy_marked", "dot_of_rows", "product", "product_with_dot", "set_lane", "update",
-    "whole_registers",
+    "begin_phase", "copy_marked", "dot_of_rows", "imaginary", "product", "product_with_dot", "real", "set_imaginary",
+    "set_lane", "update", "whole_registers",
 ]  # fmt: skip
 
 RUNNING, BROKEN, DUE, DOUBTFUL, RESTS = range(5)
@@ -40,13 +42,39 @@ GROUP = TOGETHER * ROW_BLOCK
 
 @inner(forceinline=True)
 def set_lane(lane, s, width, value):
-    """Write the coefficient of sample `s` of a tile."""
+    """Write the coefficient of sample `s` of a tile, a real number."""
+    step = lane.size // LANES
     for k in range(s, LANES, width):
-        lane[k] = value
+        lane[k * step] = value
+        if step == 2:
+            lane[k * step + 1] = 0.0
 
 
 @inner(forceinline=True)
-def begin_phase(phase, lanes, scalars, first, width):
+def set_imaginary(lane, s, width, value):
+    """Write the imaginary part of a coefficient; nothing of real numbers."""
+    if lane.size // LANES == 2:
+        for k in range(s, LANES, width):
+            lane[2 * k + 1] = value
+
+
+@inner(forceinline=True)
+def real(lane, s):
+    """The real part of number `s`, in the lanes' type."""
+    return lane[s * (lane.size // LANES)]
+
+
+@inner(forceinline=True)
+def imaginary(lane, s):
+    """Its imaginary part, float64; zero of a real number."""
+    part = 0.0
+    if lane.size // LANES == 2:
+        part = np.float64(lane[2 * s + 1])
+    return part
+
+
+@inner(forceinline=True)
+def begin_phase(phase, parts, scalars, first, width):
     """Mark the samples that take part in a phase of an iteration in the first lane; how many."""
     counts, codes, phases, left = scalars[COUNTS], scalars[CODES], scalars[PHASES], scalars[LEFT]
     n_going = 0
@@ -55,7 +83,7 @@ def begin_phase(phase, lanes, scalars, first, width):
         if codes[at] == RUNNING and phases[at] == phase and (phase > 0 or counts[at] < left[at]):
             goes = 1.0
             n_going += 1
-        set_lane(lanes[0], s, width, goes)
+        set_lane(parts[0], s, width, goes)
     return n_going
 
 
@@ -76,7 +104,10 @@ def whole_registers(low, high, width):
 
 @inner(forceinline=True)
 def dot_of_rows(total, a, b, low, high, width, nothing):
-    """`total` and a . b of rows `low` to `high`, at most `GROUP`: blocks in order, whose sums do not wait."""
+    """`total` and a . b of rows `low` to `high`, at most `GROUP`: blocks in order, whose sums do not wait.
+
+    Complex numbers of a are conjugated.
+    """
     n_whole = (high - low) // ROW_BLOCK
     if n_whole > 0:
         last = n_whole - 1
@@ -84,10 +115,10 @@ def dot_of_rows(total, a, b, low, high, width, nothing):
         p3 = min(np.int64(3), last) * ROW_BLOCK * width
         s0, s1, s2, s3 = nothing, nothing, nothing, nothing
         for i in range(low * width, (low + ROW_BLOCK) * width, width):
-            s0 = s0 + load(a, i, nothing) * load(b, i, nothing)
-            s1 = s1 + load(a, i + p1, nothing) * load(b, i + p1, nothing)
-            s2 = s2 + load(a, i + p2, nothing) * load(b, i + p2, nothing)
-            s3 = s3 + load(a, i + p3, nothing) * load(b, i + p3, nothing)
+            s0 = s0 + conjugate_product(load(a, i, nothing), load(b, i, nothing))
+            s1 = s1 + conjugate_product(load(a, i + p1, nothing), load(b, i + p1, nothing))
+            s2 = s2 + conjugate_product(load(a, i + p2, nothing), load(b, i + p2, nothing))
+            s3 = s3 + conjugate_product(load(a, i + p3, nothing), load(b, i + p3, nothing))
         total = total + s0
         if n_whole > 1:
             total = total + s1
@@ -99,7 +130,7 @@ def dot_of_rows(total, a, b, low, high, width, nothing):
     if start < high:
         part = nothing
         for i in range(start * width, high * width, width):
-            part = part + load(a, i, nothing) * load(b, i, nothing)
+            part = part + conjugate_product(load(a, i, nothing), load(b, i, nothing))
         total = total + part
     return total
 
@@ -135,7 +166,7 @@ def product(indptr, indices, values, p, q, low, high, width, shared, ahead, endi
         row = row_product(indptr, indices, values, p, i, width, 0, shared, False, nothing)
         store(q, np.int64(i) * width, row)
         if ending == DOT:
-            part = part + load(p, np.int64(i) * width, nothing) * row
+            part = part + conjugate_product(load(p, np.int64(i) * width, nothing), row)
     return part
 
 

@@ -56,15 +56,16 @@ def _parts_by(number: Array, factor: Array) -> Array:
 
 
 def quotients(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """``a / b``: of complex numbers by the conjugate of b, which a power of two brings to size one."""
+    """``a / b``: of complex numbers by the larger part of b, as complex lanes (Smith 1962)."""
     if not is_complex(b):
         return complex_of(a.real / b, a.imag / b) if is_complex(a) else a / b
-    size = np.maximum(np.abs(b.real), np.abs(b.imag))
-    unit = np.ldexp(1.0, -np.frexp(np.where(np.isfinite(size) & (size > 0.0), size, 1.0))[1])
-    b = _parts_by(b, unit)
-    found = times(a, b.conj())
-    square = b.real * b.real + b.imag * b.imag
-    return complex_of(found.real / square * unit, found.imag / square * unit)
+    by_real = np.abs(b.real) >= np.abs(b.imag)
+    larger, smaller = np.where(by_real, b.real, b.imag), np.where(by_real, b.imag, b.real)
+    ratio = smaller / larger
+    scale = larger + smaller * ratio
+    real = np.where(by_real, a.real + a.imag * ratio, a.real * ratio + a.imag)
+    imaginary = np.where(by_real, a.imag - a.real * ratio, a.imag * ratio - a.real)
+    return complex_of(real / scale, imaginary / scale)
 
 
 def magnitudes(a: np.ndarray) -> np.ndarray:

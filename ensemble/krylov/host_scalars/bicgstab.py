@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._kernels.krylov import bicgstab as kernels
+from ensemble._kernels.krylov.bicgstab_iterations import BICGSTAB_ROWS, IMAGINARY
 from ensemble._kernels.krylov.many_iterations import BICGSTAB
 from ensemble._kernels.krylov.vectors import cg_update
-from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, times
+from ensemble._kernels.sparse.complex_numbers import complex_of, conjugated, is_complex, magnitudes, quotients, times
 from ensemble._typing import Array
 from ensemble.krylov._norms import to_double, to_float64
 from ensemble.krylov._protocols import ManyState, SolveState
@@ -52,15 +53,18 @@ class BicgstabHostScalars(HostScalars):
     # --- many iterations in one call
     def give_numbers(self, numbers: np.ndarray) -> None:
         """In the order of `bicgstab_iterations`."""
-        numbers[:] = (
-            self.rho, self.shadow_norm, self.alpha, self.omega, self.next_rho, self.alpha_usable, self.omega_usable,
-            self.fresh,
-        )  # fmt: skip
+        for k, name in enumerate(BICGSTAB_ROWS):
+            numbers[k] = np.real(getattr(self, name))
+            numbers[k + IMAGINARY] = np.imag(getattr(self, name))
 
     def take_numbers(self, numbers: np.ndarray) -> None:
         """The same."""
-        self.rho, self.shadow_norm, self.alpha, self.omega, self.next_rho = numbers[:5]
-        self.alpha_usable, self.omega_usable, self.fresh = numbers[5:] != 0.0
+        found = numbers[:IMAGINARY]
+        if is_complex(self.state.x):
+            found = complex_of(found, numbers[IMAGINARY:])
+        self.rho, self.alpha, self.omega, self.next_rho = found[:4]
+        self.shadow_norm = numbers[4]
+        self.alpha_usable, self.omega_usable, self.fresh = numbers[5:IMAGINARY] != 0.0
 
     # --- one iteration
     def step(self, shadow: Array, y: Array, v: Array, x: Array, r: Array) -> bool:

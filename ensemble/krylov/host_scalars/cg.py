@@ -95,8 +95,8 @@ class CgHostScalars(HostScalars):
 
     # --- many iterations in one call
     def number_type(self) -> np.dtype:
-        """That of the vectors."""
-        found: np.dtype = np.dtype(self.state.x.dtype)
+        """That of the vectors' real parts."""
+        found: np.dtype = self.state.x.real.dtype
         return found
 
     def give_numbers(self, numbers: np.ndarray) -> None:
@@ -104,11 +104,12 @@ class CgHostScalars(HostScalars):
         state, squares = self.state, self.squares
         if squares is None or squares.size != state.samples.size:
             squares = vectors.dot(state.r, state.r, None)
-        numbers[:] = self.rz, squares, self.alpha
+        numbers[:] = self.rz, real_parts(squares), real_parts(self.alpha)
 
     def take_numbers(self, numbers: np.ndarray) -> None:
         """The same."""
-        self.rz, self.squares, self.alpha = numbers
+        self.rz, self.squares = numbers[:2]
+        self.alpha = numbers[2].astype(self.state.x.dtype)
 
     def decide(self, due: np.ndarray, last: np.ndarray) -> None:
         """What `step` and the loop do after an iteration."""

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from ensemble._backend import backend_of
+from ensemble._backend import has_compiled_numbers
 from ensemble._compile.numba import SMALL, thread_count
 from ensemble._kernels.krylov import basis as kernels
 from ensemble._kernels.krylov.arnoldi import (
@@ -19,6 +19,7 @@ from ensemble._kernels.krylov.arnoldi import (
     ROUNDOFF,
     arnoldi_step,
 )
+from ensemble._kernels.krylov.gmres_cycles import run_cycles
 from ensemble._kernels.krylov.rotations import rotate_column
 from ensemble._kernels.sparse.complex_numbers import conjugated, magnitudes, quotients, real_parts, times
 from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
@@ -69,6 +70,25 @@ class GmresHostScalars(HostScalars):
             self.updated[...] = False
         return state.V[j, :, :], state.Z[j, :, :] if state.flexible else state.w, state.V[j + 1, :, :]
 
+    # --- a cycle in one call
+    def iterate_many(self, widest: int) -> None:
+        """A cycle of every sample that runs, the new x, and what its true residual says."""
+        state, samples = self.state, self.state.samples
+        which = self.running = state.active
+        self.initial = np.sqrt(np.where(which, state.latest[samples] ** 2, 0.0))
+        left = self.max_iterations - state.iterations[samples]
+        numbers = which.astype(np.int64), state.check[samples], (left <= 1).astype(np.int64)
+        cycle = self.R, self.cosines, self.sines, self.g, self.length
+        counts, history = run_cycles(
+            state.A.arrays, state.r, state.x, cycle, (*numbers, self.in_cycle, np.zeros(which.size)), left,
+            self.initial, state.eps, widest,
+        )  # fmt: skip
+        history[0] = state.latest[samples]
+        state.record_many(counts, history, np.zeros_like(which))
+        self.steps += int(counts.max())
+        self.chosen, self.updated = which, ~which
+        self.verify_convergence(state.residual(state.r), ended=True)
+
     # --- one step of Arnoldi's process
     def keep(self, z: Array, Z: Array) -> None:
         """Nothing: M v is in Z already."""
@@ -107,12 +127,12 @@ class GmresHostScalars(HostScalars):
         self.norm = norm
 
     def in_one_call(self) -> bool:
-        """Whether compiled code makes a step of real numbers in NumPy.
+        """Whether compiled code makes a step of numbers in NumPy.
 
         It does not where threads are better used for rows, or where an interrupt would wait long for its end.
         """
         state, V = self.state, self.state.V
-        if state.coupled or backend_of(V) != "numba" or V.dtype.kind != "f" or space_in_force() is not SERIAL:
+        if state.coupled or not has_compiled_numbers(V) or space_in_force() is not SERIAL:
             return False
         work = 4 * V.size  # more than in this step: what is decided holds for the whole cycle
         return work <= WORK and (V[0].size <= SMALL or thread_count() == 1)
