@@ -20,7 +20,7 @@ from ensemble._kernels.krylov import vectors
 from ensemble._kernels.krylov.many_iterations import tile_width
 from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble._typing import Array
-from ensemble.krylov._norms import any_row, norms, units_of
+from ensemble.krylov._norms import any_row, norms, units_of, with_zeros
 from ensemble.krylov._protocols import LoopScalars, QueuedScalars
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
@@ -397,9 +397,3 @@ def renumbered(log: list[Entry], numbers: np.ndarray) -> list[Entry]:
     """Renumber the samples of a log; entries of samples whose new number is negative are dropped."""
     found = [(numbers[samples], rows, norms) for samples, rows, norms in log]
     return [(new[new >= 0], rows[new >= 0], norms[new >= 0]) for new, rows, norms in found]
-
-
-def with_zeros(array: Array, which: np.ndarray) -> Array:
-    """Set the samples of `which` to zero in a copy of `array`."""
-    xp = array_namespace(array)
-    return xp.where(asarray_like(which, array), xp.zeros_like(array), array)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._backend import array_namespace, to_numpy
+from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.complex_numbers import is_complex, real_parts
 from ensemble._kernels.sparse.row_sums import space_in_force
@@ -66,3 +66,9 @@ def fetched(*arrays: Array) -> list[np.ndarray]:
     if len(arrays) == 1 or all(isinstance(array, np.ndarray) for array in arrays):
         return [to_float64(array) for array in arrays]
     return list(to_float64(array_namespace(*arrays).stack(arrays)))
+
+
+def with_zeros(array: Array, which: np.ndarray) -> Array:
+    """Set the samples of `which` to zero in a copy of `array`."""
+    xp = array_namespace(array)
+    return xp.where(asarray_like(which, array), xp.zeros_like(array), array)

@@ -16,8 +16,7 @@ from ensemble._backend import array_namespace, asarray_like
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.vectors import take_samples
 from ensemble._typing import Array
-from ensemble.krylov._iteration import with_zeros
-from ensemble.krylov._norms import largest
+from ensemble.krylov._norms import largest, with_zeros
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg import Identity
 from ensemble.linalg.linear_operator import LinearOperator
