@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.distributed_problem import with_own_ghosts
 from ensemble._compile.device_messages import Nccl
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.multigrid.scaling import scaled_finish
@@ -181,3 +182,16 @@ def test_a_rank_computes_early_where_the_values_take_as_long_as_a_message(mpi):
         assert early > 10_000
         assert found == [True, True, False]
     assert passes_by_bytes(serial(), 2)[0] == [False] * 3  # without neighbours all rows at once
+
+
+def test_a_rank_with_rows_of_its_own_as_ghosts_has_the_same_products():
+    """What the benchmark of messages beside kernels measures on one device."""
+    A, at = box(12, 3, spread=0.2)
+    M, right = distributed_system(serial(), A, right_hand_side(A.shape[0], 3), domains=4, coordinates=at)[1:]
+    looped, x = with_own_ghosts(M, np.arange(300, 400)), right.samples
+    whole = np.full((M.rows.n_local + 100, 3), np.nan)
+    whole[: M.rows.n_local] = x
+    assert np.isnan(crs.spmv(*looped.arrays, whole, None)).any(axis=1).mean() > 0.05
+    (_, a, b), (_, rows) = looped.halo.receives[0], looped.halo.sends[0]
+    whole[M.rows.n_local + a : M.rows.n_local + b] = x[rows]
+    np.testing.assert_array_equal(crs.spmv(*looped.arrays, whole, None), M.apply(x))
