@@ -199,3 +199,36 @@ def test_sums_after_an_interrupted_one_are_right(monkeypatch):
             np.testing.assert_array_equal(space.chunk_total(partials), [[4.0, 6.0]])
     with pytest.raises(RuntimeError, match="share chunks"):
         RankSpace(comm, 0, np.array([0, 63, 100])).chunk_total(partials)
+
+
+def reductions(comm, n_samples):
+    """V-cycles of a solve with a hierarchy in single precision, and sums and maxima over ranks."""
+    comm = emulated_devices(comm)
+    messages = comm.device_messages
+    messages.can_be_recorded = True
+    A, at = box(8, n_samples, spread=0.3)
+    M, right = distributed_system(comm, A, right_hand_side(A.shape[0], n_samples), domains=4, coordinates=at)[1:]
+    count = {"V-cycles": 0, "sums": 0, "maxima": 0}
+    with on_emulator():
+        hierarchy = smoothed_aggregation(M, coarse_size=8)
+        reduce, precondition = messages.all_reduce, hierarchy.precondition
+
+        def counted(array, largest=False):
+            count["maxima" if largest else "sums"] += 1
+            return reduce(array, largest)
+
+        def cycle(*arguments):
+            count["V-cycles"] += 1
+            return precondition(*arguments)
+
+        messages.all_reduce, hierarchy.precondition = counted, cycle
+        cg(M, right, M=hierarchy)
+    return count
+
+
+def test_an_iteration_reduces_three_sums_and_no_maximum(mpi):
+    """A V-cycle enters in units of the norm that the solve has, and its inner product is taken once."""
+    for count in mpi(reductions, 2, 2):
+        assert count["V-cycles"] > 5
+        assert count["maxima"] == 0
+        assert 3 * count["V-cycles"] < count["sums"] <= 3 * count["V-cycles"] + 4
