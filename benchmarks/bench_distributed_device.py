@@ -9,14 +9,12 @@ number of them,
 - ``weak``: product, V-cycle and CG, ``--cells``^3 nodes for each GPU; ``weak128``: 128^3 for each;
 - ``strong``: ``--strong``^3 nodes in all; ``strong256``: 256^3 in all, samples as memory allows;
 - ``assembly``: on the hosts; ``timeline``: what waits for what, by events on the stream;
-- ``weak-overlap``: as ``weak``, with rows computed beside messages and after them; on one GPU, too, whose product
-  gets rows by a message to itself;
 
 and on any machine ``tests``, ``one`` rank with NCCL, ``no`` ranks, ``three`` ranks that share a GPU, ``kernels``.
-Without ``--only`` all but weak128, weak-overlap, strong256 and timeline run. Each part is a process, or one for each
-rank, with a time limit; what fails is shown, and the others still run. Rows are printed and kept as JSON after each
-part, in the folder OUT where that variable is set, and each row as soon as it is known in the .jsonl file beside it.
-The status is 0 where all checks hold.
+Without ``--only`` all but weak128, strong256 and timeline run. Each part is a process, or one for each rank, with a
+time limit; what fails is shown, and the others still run. Rows are printed and kept as JSON after each part, in the
+folder OUT where that variable is set, and each row as soon as it is known in the .jsonl file beside it. The status is 0
+where all checks hold.
 """
 
 from __future__ import annotations
@@ -236,10 +234,8 @@ def jobs(options: argparse.Namespace, n_gpus: int) -> list[tuple[str, list[str],
         ("tests", tests, 220.0, {}),
     ]
     counts = [k for k in (1, 2, 4, 8) if k <= n_gpus]
-    scaling = scaling_jobs(options, counts, line)
-    if n_gpus == 1:
-        scaling = [job for job in scaling if job[0] == "weak-overlap 1"]
-    found = [*scaling, *found]
+    if n_gpus > 1:
+        found = [*scaling_jobs(options, counts, line), *found]
     return [job for job in found if chosen(job[0], options.only)]
 
 
@@ -251,7 +247,7 @@ def chosen(name: str, only: list[str]) -> bool:
     return any(part == word or (part not in ON_DEMAND and name.startswith(word)) for word in only)
 
 
-ON_DEMAND = ("weak128", "weak-overlap", "strong256", "timeline")
+ON_DEMAND = ("weak128", "strong256", "timeline")
 """Parts that run where they are named."""
 
 
@@ -270,7 +266,7 @@ def scaling_jobs(options: argparse.Namespace, counts: list[int], line: Any) -> l
         for k in counts:
             fits = samples if n < 256 else fitting_samples(k, options)
             found.append((f"{part} {k}", line("ranks", k, f"{part} {k}", [n] * 3, fits), seconds, {}))
-    for job, seconds in (("assembly", 100.0), ("timeline", 150.0), ("weak-overlap", 250.0)):
+    for job, seconds in (("assembly", 100.0), ("timeline", 150.0)):
         for k in counts:
             found.append((f"{job} {k}", line(job, k, f"{job} {k}", shape, samples), seconds, {}))
     return found
@@ -349,8 +345,7 @@ def gains(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 weak = kind.startswith("weak")
                 for part in ("product", "V-cycle", "solve"):
                     goal = GOALS.get(part if weak else f"strong {part}", {})
-                    way = f"{kind} {row['overlap']}" if "overlap" in row else kind
-                    add(f"{way} {part}", row, base, f"{part} ms", k if weak else 1.0, goal)
+                    add(f"{kind} {part}", row, base, f"{part} ms", k if weak else 1.0, goal)
         elif "kalman" in row:
             for base in rows:
                 if base.get("kalman") == row["kalman"] and base["ranks"] == 1:

@@ -14,14 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.distributed_problem import (
-    distributed_box,
-    measured,
-    repeated,
-    right_hand_side,
-    seconds,
-    with_own_ghosts,
-)
+from benchmarks.distributed_problem import distributed_box, repeated, right_hand_side, seconds
 
 Write = Callable[[dict[str, Any]], None]
 
@@ -214,60 +207,6 @@ def fitted(options: argparse.Namespace, comm: Any, what: str, n_bytes: int, us: 
             "staged bytes": staged_bytes(comm)}  # fmt: skip
 
 
-# --- messages beside kernels
-NEVER = 1 << 62
-
-WAYS = {"one after the other": (NEVER, 48 << 20), "beside": (1 << 26, 48 << 20), "beside, 16 MB": (1 << 24, 48 << 20),
-        "beside, no whole levels": (1 << 26, -1)}  # fmt: skip
-"""Least bytes of early values, and most bytes of levels that are whole on every rank."""
-
-
-def overlap(options: argparse.Namespace, comm: Any, write: Write) -> None:
-    """Product, V-cycle and solve with rows computed after messages and beside them, in turn."""
-    import cupy
-
-    from ensemble import distributed
-    from ensemble.distributed import rank_matrix, replicated
-    from ensemble.krylov import cg
-    from ensemble.multigrid import smoothed_aggregation
-
-    comm = distributed.devices(comm)
-    shape = (options.cells * comm.size, options.cells, options.cells)
-    partition, A, b = distributed_box(comm, shape, options.scaling_samples, cupy.empty(0))
-    for turn in range(2):
-        for way, (early, whole) in WAYS.items():
-            rank_matrix.EARLY_BYTES, replicated.MOST_BYTES = early, whole
-            row = {"run": options.name, "overlap": way, "turn": turn, "ranks": comm.size, "messages": comm.messages,
-                   "box": "x".join(map(str, shape)), "samples": b.n_samples}  # fmt: skip
-            if comm.size == 1:
-                write(row | products_of_own_ghosts(A, b, comm))
-                if way != "beside":
-                    continue
-            row |= measured(A, b, comm, partition)
-            M = smoothed_aggregation(A, reorder="auto")
-            ms = [1e3 * seconds(partial(cg, A, b, M=M, rtol=1e-30, max_iterations=k), b.samples, comm, 5)
-                  for k in (3, 7)]  # fmt: skip
-            write(row | {"iteration ms": (ms[1] - ms[0]) / 4, "start and end ms": ms[0] - 3 * (ms[1] - ms[0]) / 4})
-
-
-def products_of_own_ghosts(A: Any, b: Any, comm: Any) -> dict[str, Any]:
-    """Microseconds of a product without ghosts, and where two thousand and more rows come from the rank itself."""
-    from ensemble._compile.kept_memory import empty_like
-    from ensemble._compile.streams import CudaGraph, own_stream
-    from ensemble._kernels.sparse.row_sums import in_space
-
-    looped = with_own_ghosts(A, np.arange(0, A.rows.n_local, A.rows.n_local // 4096))
-    x, y = A.space.vector(b.samples), [empty_like(b.samples) for _ in range(2)]
-    x[...] = b.samples
-    found: dict[str, Any] = {}
-    for name, M, out in (("without", A, y[0]), ("with", looped, y[1])):
-        with in_space(A.space), own_stream(x) as record:
-            graph = CudaGraph(repeated(partial(M.apply, x, out), 10), record)
-            found[f"product {name} ghosts us"] = 1e5 * seconds(graph, x, comm, 9)
-    early = looped.passes
-    return found | {"early": early is not None, "alike": bool((y[0] == y[1]).all())}
-
-
 # --- set-up and assembly
 def assembly(options: argparse.Namespace, comm: Any, write: Write) -> None:
     """Seconds of the assembly of a diffusion problem on the hosts of the ranks, as many cells for each."""
@@ -315,10 +254,6 @@ class Recorded:
 
     def exchange(self, sends: Any, receives: Any) -> None:
         self._between("exchange", sum(a.nbytes for _, a in sends), partial(self.messages.exchange, sends, receives))
-
-    def begin(self, pack: Any, sends: Any, receives: Any) -> Callable[[], None]:
-        wait = self.messages.begin(pack, sends, receives)
-        return lambda: self._between("wait for rows", sum(a.nbytes for _, a in sends), wait)
 
     def all_gather(self, whole: Any, offsets: Any) -> Any:
         return self._between("all-gather", whole.nbytes, partial(self.messages.all_gather, whole, offsets))
@@ -394,5 +329,5 @@ def holders_of(A: Any, M: Any, comm: Any) -> list[Any]:
 
 JOBS: dict[str, Callable[[argparse.Namespace, Any, Write], None]] = {
     "kalman": kalman, "farms": farms, "groups": groups, "messages": messages, "assembly": assembly,
-    "timeline": timeline, "weak-overlap": overlap,
+    "timeline": timeline,
 }  # fmt: skip

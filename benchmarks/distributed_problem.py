@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import statistics
 import time
@@ -94,25 +93,6 @@ def distributed_box(comm: Any, shape: tuple[int, int, int], n_samples: int, like
 def without_ranks(A: DistributedCrsMatrix) -> CrsMatrix:
     """The matrix of one rank as one without ranks, rows in domain order."""
     return CrsMatrix(CrsGraph.unchecked(A.indptr, A.numbers.astype(np.int32), A.shape), A.values)
-
-
-def with_own_ghosts(A: Any, ghosts: np.ndarray) -> Any:
-    """The matrix of one rank where the rows `ghosts`, ascending, come to other rows by a message of the rank to itself.
-
-    Its products have the bits of those of `A`.
-    """
-    made, made.halo = copy.copy(A), copy.copy(A.halo)
-    halo, n = made.halo, A.rows.n_local
-    halo.ghosts, halo.n_ghosts = ghosts, ghosts.size
-    halo.receives, halo.sends = [(0, 0, ghosts.size)], [(0, ghosts)]
-    halo._buffers, halo._packed = {}, {}
-    row, is_ghost = np.repeat(np.arange(n), np.diff(A.indptr)), np.isin(np.arange(n), ghosts)
-    outside = is_ghost[A.indices] & ~is_ghost[row]
-    made.indices = A.indices.copy()
-    made.indices[outside] = n + np.searchsorted(ghosts, A.indices[outside])
-    made._copies, made._plans, made._placed = {}, {}, None
-    A.columns.space.reserve(ghosts.size)
-    return made
 
 
 def seconds(run: Callable[[], Any], like: Any, comm: Any, repeats: int) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,19 +63,6 @@ def instance(template: str, *arguments: Any) -> str:
     """The name of a template's instance; truth values are written as in C++."""
     written = (str(bool(a)).lower() if isinstance(a, bool | np.bool_) else str(a) for a in arguments)
     return f"{template}<{', '.join(written)}>"
-
-
-Passes = Callable[[int], Iterable[Array]]
-"""Of the rows of a block, for each launch of a kernel: the numbers of the blocks that it computes, None for all."""
-
-
-def launches(n_blocks: int, rows: int, arguments: Any, passes: Passes | None) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """How many blocks each launch has, and its arguments: with `passes` the list of blocks is the last of them."""
-    if passes is None:
-        yield n_blocks, arguments
-        return
-    for blocks in passes(rows):
-        yield n_blocks if blocks is None else blocks.shape[0], (*arguments, blocks)
 
 
 KERNEL_MODULES: dict[str, KernelModule] = {}
@@ -231,13 +218,12 @@ class KernelModule:
 
     def rows(
         self, function: str, n_rows: int, n_samples: int, arguments: tuple[Any, ...], layout: Layout,
-        wide: bool = False, extra: tuple[str, ...] = (), passes: Passes | None = None,
+        wide: bool = False, extra: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        """Queue a kernel whose threads carry one row each, by `passes` once for each list of blocks."""
-        n_blocks = -(-n_rows * layout.lanes // THREADS)
+        """Queue a kernel whose threads carry one row each."""
+        blocks = -(-n_rows * layout.lanes // THREADS)
         extent = (np.int64(n_rows), np.int32(n_samples))
-        for count, given in launches(n_blocks, THREADS // layout.lanes, arguments, passes):
-            self.launch(function, layout, (count, layout.tiles), THREADS, (*given, *extent), wide, extra)
+        self.launch(function, layout, (blocks, layout.tiles), THREADS, (*arguments, *extent), wide, extra)
 
 
 def compile_ahead(requests: Iterable[tuple[str, Layout, tuple[str, ...], tuple[str, ...]]]) -> None:
@@ -299,22 +285,21 @@ def n_chunks(n_rows: int) -> int:
 
 def chunked(
     module: KernelModule, function: str, n_rows: int, arguments: tuple[Any, ...], layout: Layout, wide: bool,
-    n_samples: int, n_sums: int, as_one: bool = False, passes: Passes | None = None,
+    n_samples: int, n_sums: int, as_one: bool = False,
 ) -> Array:  # fmt: skip
     """Queue a kernel that leaves `n_sums` partial sums a chunk and sample; returns them, shape (n_sums, chunks, S).
 
-    They are the kernel's last arguments before the number of rows and samples, `as_one` array or one for each sum; by
-    `passes` the kernel is queued once for each list of blocks, which comes behind them.
+    They are the kernel's last arguments before the number of rows and samples, `as_one` array or one for each sum.
     """
     chunks = n_chunks(n_rows)
     floats = next(a for a in arguments if hasattr(a, "dtype") and a.dtype.kind in "fc")
     partials = scratch(floats, n_sums * chunks * n_samples).reshape(n_sums, chunks, n_samples)
     per_block = max(1, 8 // layout.lanes)
     extent = (np.int64(n_rows), np.int32(n_samples))
+    grid = (-(-chunks // per_block), layout.tiles)
     threads = 16 * layout.lanes * per_block
     places = (partials,) if as_one else tuple(partials)
-    for count, given in launches(-(-chunks // per_block), CHUNK * per_block, (*arguments, *places), passes):
-        module.launch(function, layout, (count, layout.tiles), threads, (*given, *extent), wide)
+    module.launch(function, layout, grid, threads, (*arguments, *places, *extent), wide)
     return partials
 
 

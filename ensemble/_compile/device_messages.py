@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,6 @@ from ensemble._compile.device import is_on_device, note_uses
 from ensemble._typing import Array
 
 __all__ = ["Nccl", "PinnedCopies", "bind_device", "device_identity", "n_devices", "nccl_version"]
-
-MOST_URGENT = -100
-"""A priority of streams that CUDA takes for the highest one that there is."""
 
 Message = tuple[int, Array]
 """A process and the array that goes to it, or comes from it."""
@@ -87,7 +84,6 @@ class Nccl:
         names = {"f8": "FLOAT64", "f4": "FLOAT32", "i8": "INT64", "i4": "INT32", "u1": "UINT8"}
         self._types = {np.dtype(code): getattr(nccl, f"NCCL_{name}") for code, name in names.items()}
         self._graphs: list[list[Any]] = []
-        self._beside: tuple[Any, Any, Any] | None = None
 
     def share_graph(self, graph: list[Any]) -> None:
         """Take note of a recorded graph with messages: a list that is empty once the graph has ended."""
@@ -131,33 +127,6 @@ class Nccl:
         finally:
             self._nccl.groupEnd()
 
-    def begin(
-        self, pack: Callable[[], Any], sends: Sequence[Message], receives: Sequence[Message]
-    ) -> Callable[[], None]:
-        """Queue an exchange on a stream of its own, after what `pack` queues; returns what queues the wait for it.
-
-        What the current stream has now comes before. Both streams may be recorded in one graph.
-        """
-        if self._beside is None:
-            self._beside = urgent_stream_and_events()
-        stream, (beside, before, after) = self._stream(), self._beside
-        before.record(stream)
-        beside.wait_event(before)
-
-        def wait() -> None:
-            stream.wait_event(after)
-
-        try:
-            with beside:
-                pack()
-                self.exchange(sends, receives)
-        except BaseException:
-            after.record(beside)
-            wait()
-            raise
-        after.record(beside)
-        return wait
-
     def all_gather(self, whole: Array, offsets: np.ndarray) -> Array:
         """Fill `whole`, of which process r has written rows ``offsets[r]`` to ``offsets[r + 1]``, in all processes."""
         width, stream = math.prod(whole.shape[1:]), self._stream().ptr
@@ -172,17 +141,6 @@ class Nccl:
         finally:
             self._nccl.groupEnd()
         return whole
-
-
-def urgent_stream_and_events() -> tuple[Any, Any, Any]:
-    """A stream of the current device whose kernels start before those that wait on other streams, and two events."""
-    import cupy
-
-    try:
-        stream = cupy.cuda.Stream(non_blocking=True, priority=MOST_URGENT)
-    except TypeError:  # CuPy before release 14
-        stream = cupy.cuda.Stream(non_blocking=True)
-    return stream, *(cupy.cuda.Event(disable_timing=True) for _ in range(2))
 
 
 class PinnedCopies:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -141,13 +141,6 @@ class HostMessages:
 
     def exchange(self, sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]]) -> None:
         """Send and receive contiguous arrays, all at once."""
-        self.begin(lambda: None, sends, receives)()
-
-    def begin(
-        self, pack: Callable[[], Any], sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]]
-    ) -> Callable[[], None]:
-        """Begin such an exchange, of what `pack` queues before; returns what waits for its end."""
-        pack()
         sent = [(rank, self.copies.buffer(("sent", rank), array), array) for rank, array in sends]
         received = [(rank, self.copies.buffer(("received", rank), array), array) for rank, array in receives]
         for _, buffer, array in sent:
@@ -155,14 +148,10 @@ class HostMessages:
         self.copies.wait()  # also for what the buffers of the last exchange still have to put
         requests = [self.comm.Irecv(buffer, source=rank, tag=TAG) for rank, buffer, _ in received]
         requests += [self.comm.Isend(buffer, dest=rank, tag=TAG) for rank, buffer, _ in sent]
-
-        def end() -> None:
-            if requests:
-                finish(*requests)
-            for _, buffer, array in received:
-                self.copies.put(buffer, array)
-
-        return end
+        if requests:
+            finish(*requests)
+        for _, buffer, array in received:
+            self.copies.put(buffer, array)
 
     def all_gather(self, whole: Array, offsets: np.ndarray) -> Array:
         """Fill `whole`, of which rank r has written rows ``offsets[r]`` to ``offsets[r + 1]``, on all ranks."""

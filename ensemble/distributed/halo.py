@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from ensemble._backend import asarray_like
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.sparse.packed_rows import pack, packed_rows
-from ensemble._kernels.sparse.row_passes import DevicePasses, Passes, Travelling
+from ensemble._kernels.sparse.row_passes import Passes, Travelling
 from ensemble._typing import Array
 from ensemble.distributed.messages import device_messages_for, exchanged, finish
 from ensemble.distributed.offsets import offsets_of
@@ -20,9 +19,6 @@ from ensemble.distributed.offsets import offsets_of
 __all__ = ["Halo"]
 
 TAG = 20731
-
-Message = tuple[int, Array]
-"""A rank and the array that goes to it, or comes from it."""
 
 
 class Halo:
@@ -80,17 +76,13 @@ class Halo:
             requests += [self.comm.Isend(part, dest=r, tag=TAG) for r, part in parts]
         return requests
 
-    def arriving(self, whole: Array, passes: Passes | DevicePasses | None) -> AbstractContextManager[Array]:
-        """A context in which one kernel reads `whole`: by `passes`, rows that need no ghost come first.
+    def arriving(self, whole: Array, passes: Passes | None) -> AbstractContextManager[Array]:
+        """A context in which one kernel on the CPU reads `whole`: by `passes`, rows that need no ghost come first.
 
-        Without `passes` the ghosts are there when it begins.
+        Without `passes`, and on a device, the ghosts are there when it begins.
         """
-        if passes is None:
+        if passes is None or device_messages_for(self.comm, whole) is not None:
             return nullcontext(self.exchange(whole))
-        messages = device_messages_for(self.comm, whole)
-        if messages is not None:
-            wait = messages.begin(*self._between_devices(whole))
-            return Travelling(whole, passes, wait, messages.can_be_recorded)
         requests = self.start(whole)
         return Travelling(whole, passes, partial(finish, *requests))
 
@@ -101,10 +93,7 @@ class Halo:
         """
         messages = device_messages_for(self.comm, whole)
         if messages is not None:
-            if self.receives or self.sends:
-                pack, *sent_and_received = self._between_devices(whole)
-                pack()
-                messages.exchange(*sent_and_received)
+            self._between_devices(whole, messages)
             return whole
         requests = self.start(whole)
         if requests:
@@ -129,14 +118,19 @@ class Halo:
         return found
 
     # --- on devices
-    def _between_devices(self, whole: Array) -> tuple[Callable[[], Any], list[Message], list[Message]]:
-        """What queues the one kernel that packs all rows that others read, and the messages to and from neighbours."""
+    def _between_devices(self, whole: Array, messages: Any) -> None:
+        """The same by one kernel that packs all rows that others read, and one message to and from each neighbour."""
+        if not self.receives and not self.sends:
+            return
         tail = whole[self.n_local :]
         rows, buffer = self._packing(whole)
-        starts = offsets_of([each.size for _, each in self.sends])
-        sends = [(r, buffer[a:b]) for (r, _), a, b in zip(self.sends, starts[:-1], starts[1:], strict=True)]
-        receives = [(rank, tail[a:b]) for rank, a, b in self.receives]
-        return partial(packed_rows, whole, rows, buffer), sends, receives
+        sends, first = [], 0
+        if self.sends:
+            packed_rows(whole, rows, buffer)
+        for rank, each in self.sends:
+            sends.append((rank, buffer[first : first + each.size]))
+            first += each.size
+        messages.exchange(sends, [(rank, tail[a:b]) for rank, a, b in self.receives])
 
     def _packing(self, whole: Array) -> tuple[Array, Array]:
         """The rows that others read, neighbour by neighbour, and memory for them, on the device of `whole`."""

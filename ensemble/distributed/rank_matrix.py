@@ -15,7 +15,7 @@ from ensemble._kernels.krylov import vectors
 from ensemble._kernels.multigrid import relaxation
 from ensemble._kernels.sparse import crs
 from ensemble._kernels.sparse.graph_rows import diagonal_entries
-from ensemble._kernels.sparse.row_passes import DevicePasses, Passes
+from ensemble._kernels.sparse.row_passes import Passes
 from ensemble._kernels.sparse.row_sums import in_space
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement
@@ -37,9 +37,6 @@ __all__ = ["RankMatrix", "foreign", "require_messages", "require_whole_chunks"]
 
 EARLY_ROWS = 4096
 """Rows that need no ghost, at least, for a pass of their own while ghosts travel: it costs a call of 10 to 20 us."""
-
-EARLY_BYTES = 1 << 26
-"""Bytes of values of rows that need no ghost, at least, for a launch of their own on a device while ghosts travel."""
 
 
 class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
@@ -244,38 +241,22 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
         return self.halo.arriving(self.columns.space.with_ghosts(x, self.halo.n_ghosts), self.passes)
 
     @property
-    def passes(self) -> Any:
+    def passes(self) -> Passes | None:
         """Which blocks of rows are computed while ghost rows travel; None where all rows are computed at once."""
-        if not isinstance(self.values, np.ndarray) or device_messages_for(self.rows.comm, self.values) is not None:
-            return self._passes_on_device()
         if "passes" not in self._plans:
             self._plans["passes"] = self.passes_from(EARLY_ROWS)
         found: Passes | None = self._plans["passes"]
         return found
-
-    def _passes_on_device(self) -> DevicePasses | None:
-        """As `passes`, where the values that early rows read take at least as long as a message."""
-        if "device passes" not in self._plans:
-            waits = self._waiting_rows() if self.halo.receives else np.zeros(0, np.int64)
-            early = self.indices.size - int(np.diff(self.indptr)[waits].sum()) if self.halo.receives else 0
-            self._plans["device passes"] = early, DevicePasses(waits, self.rows.n_local, self.values)
-        early, found = self._plans["device passes"]
-        enough = early and early * self.values.shape[1] * self.dtype.itemsize >= EARLY_BYTES
-        return found if enough else None
-
-    def _waiting_rows(self) -> np.ndarray:
-        """The rows of this rank that read ghosts, ascending."""
-        entries = np.flatnonzero(self.indices >= self.columns.n_local)
-        rows: np.ndarray = np.unique(np.searchsorted(self.indptr, entries, side="right") - 1)
-        return rows
 
     def passes_from(self, least: int) -> Passes | None:
         """As `passes`, where at least so many rows read no ghost."""
         if not self.halo.receives:
             return None
         bounds = self.rows.space.bounds(self.rows.n_local)
+        entries = np.flatnonzero(self.indices >= self.columns.n_local)
+        rows = np.searchsorted(self.indptr, entries, side="right") - 1
         waits = np.zeros(bounds.size - 1, bool)
-        waits[np.searchsorted(bounds, self._waiting_rows(), side="right") - 1] = True
+        waits[np.searchsorted(bounds, rows, side="right") - 1] = True
         passes = Passes(bounds, waits)
         return passes if passes.n_early >= least else None
 
@@ -292,8 +273,7 @@ class RankMatrix(RankArithmetic, WithValues, MatrixOperator):
 
     def apply_dot_partials(self, x: Array, out: Array = None) -> tuple[Array, Array]:
         """On a device: A x, and the partial sums of x . A x over this rank's rows."""
-        with self.arriving(x) as whole:
-            return crs.spmv_dot_partials(*self.arrays, whole, out)
+        return crs.spmv_dot_partials(*self.arrays, self.whole(x), out)
 
     def residual(self, x: Array, b: Array, out: Array = None) -> Array:
         """b - A x on bare arrays."""

@@ -70,8 +70,10 @@ class UpperProducts(RankMatrix):
         if not self.halo.receives:
             return None
         offsets = self.rows.local_domain_offsets
+        entries = np.flatnonzero(self.indices >= self.columns.n_local)
+        rows = np.searchsorted(self.indptr, entries, side="right") - 1
         waits = np.zeros(offsets.size - 1, bool)
-        waits[np.searchsorted(offsets, self._waiting_rows(), side="right") - 1] = True
+        waits[np.searchsorted(offsets, rows, side="right") - 1] = True
         passes = Passes(offsets, waits)
         return passes if passes.n_early >= least else None
 

@@ -23,11 +23,11 @@ def converted_v_cycle(
     """``scale * V(scale * r)`` in the type of r, V computed in the type of the workspace; `scale` may be None.
 
     Returns `out` and the inner products of `r` with it, for which without `inner` nothing is spent: they may be None
-    then. Conversion and scaling happen in registers, in the passes that
-    the smoother makes anyway: no copy of r or of the result in the other precision is made beyond the V-cycle's b.
-    `unit`, one power of two per sample in the type of r, is the factor of the result of V; where it is
-    given, r enters in units of its own, so that numbers of any magnitude fit the type of V: by its largest entries, or
-    by `norm`, its norms, where they are known, which spares a maximum over all rows.
+    then. Conversion and scaling happen in registers, in the passes that the smoother makes anyway: no copy of r or of
+    the result in the other precision is made beyond the V-cycle's b. `unit`, one power of two per sample in the type of
+    r, is the factor of the result of V; where it is given, r enters in units of its own, so that numbers of any
+    magnitude fit the type of V: by its largest entries, or by `norm`, its norms, where they are known, which spares a
+    maximum over all rows.
     """
     level, as_device = levels[0], on_device(r)
     if workspace.b[0] is None:

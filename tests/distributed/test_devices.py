@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import ensemble as en
-from benchmarks.distributed_problem import with_own_ghosts
 from ensemble._backend import to_numpy
 from ensemble._compile.device_messages import nccl_version
-from ensemble.distributed import DistributedCrsMatrix, Partition, devices, rank_matrix, serial
+from ensemble.distributed import DistributedCrsMatrix, Partition, devices, serial
 from ensemble.krylov import bicgstab, cg, gmres, minres
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
@@ -77,32 +76,6 @@ def test_nccl_reduces_exchanges_and_gathers(one_rank, dtype):
     np.testing.assert_array_equal(to_numpy(messages.all_gather(x.copy(), np.array([0, 6]))), to_numpy(x))
 
 
-@pytest.fixture(params=[1, 1 << 62], ids=["beside", "after"])
-def messages_beside(request, monkeypatch):
-    """Rows that need no ghost are computed while messages travel, or after them."""
-    monkeypatch.setattr(rank_matrix, "EARLY_BYTES", request.param)
-    return request.param == 1
-
-
-@pytest.mark.parametrize("n_samples", SAMPLES)
-def test_messages_beside_kernels_change_no_bit(one_rank, messages_beside, n_samples):
-    """Of one rank to itself; in solves, they are recorded in the same graphs."""
-    if one_rank.messages != "nccl":
-        pytest.skip("no NCCL")
-    _, M, b = device_system(one_rank, n_samples)
-    looped = with_own_ghosts(M, np.arange(1500, 1800))
-    assert (looped.passes is not None) == messages_beside
-    x = b.samples
-    for product in (lambda A: A.apply(x), lambda A: A.residual(x, x), lambda A: A.apply_dot_partials(x)[1]):
-        for _ in range(3):
-            np.testing.assert_array_equal(to_numpy(product(looped)), to_numpy(product(M)))
-    for solve in (cg, bicgstab):
-        for _ in range(2):  # recorded, and replayed
-            got, want = solve(looped, b), solve(M, b)
-            np.testing.assert_array_equal(got.iterations, want.iterations)
-            np.testing.assert_array_equal(to_numpy(got.x.samples), to_numpy(want.x.samples))
-
-
 def without_ranks(M):
     """The rows of the one rank as a matrix without ranks, in domain order."""
     graph = CrsGraph(M.indptr, M.numbers.astype(np.int32), M.shape)
@@ -159,15 +132,9 @@ def test_products_transposes_and_updates_agree_with_the_host(one_rank):
 
 
 # --- ranks that share the device
-def digests(comm, n_samples, methods=None, early=None):
-    """Digests of all methods on rank 0, and how messages went; `early`: least bytes of rows before messages end."""
+def digests(comm, n_samples, methods=None):
+    """Digests of all methods on rank 0, and how messages went."""
     comm = devices(comm)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rank_matrix, "EARLY_BYTES", rank_matrix.EARLY_BYTES if early is None else early)
-        return digests_of(comm, n_samples, methods)
-
-
-def digests_of(comm, n_samples, methods):
     partition, M, b = device_system(comm, n_samples)
     found = {"messages": comm.messages if comm.rank == 0 else ""}
     for name, solve in METHODS.items():
@@ -179,14 +146,14 @@ def digests_of(comm, n_samples, methods):
 
 @pytest.mark.parametrize("n_samples", SAMPLES)
 def test_several_ranks_give_the_bits_of_one(mpi, n_samples):
-    """By NCCL where each has a device of its own, else by the host; rows without ghosts beside messages."""
+    """By NCCL where each has a device of its own, else by the host."""
     import cupy
 
     methods = None if n_samples == 8 else ("float32", "float64", "bicgstab", "gmres", "minres")
     want = digests(serial(), n_samples, methods)
     own = cupy.cuda.runtime.getDeviceCount() if nccl_version() else 0
     for ranks in sorted({2, 3, *(k for k in (4, 8) if k <= own)}):
-        got = mpi(digests, ranks, n_samples, methods, 1, limit=200.0)[0]
+        got = mpi(digests, ranks, n_samples, methods, limit=200.0)[0]
         assert got == {**want, "messages": "nccl" if ranks <= own else "host"}
 
 

@@ -90,10 +90,7 @@ __device__ inline Pack load_once(const real* from)
 }
 
 // --- one row per LANES threads; blockIdx.y counts tiles of LANES * VECTOR samples
-__device__ inline int64 row_here(int64 block = blockIdx.x) { return block * ROWS + threadIdx.x / LANES; }
-
-// Which block of rows this one computes: of a kernel that may be launched for some blocks alone, their numbers or null.
-__device__ inline int64 block_here(const int* __restrict__ blocks) { return blocks ? __ldg(blocks + blockIdx.x) : blockIdx.x; }
+__device__ inline int64 row_here() { return (int64)blockIdx.x * ROWS + threadIdx.x / LANES; }
 
 __device__ inline int sample_here() { return (blockIdx.y * LANES + threadIdx.x % LANES) * VECTOR; }
 
@@ -148,7 +145,7 @@ struct RowSums {
     Pack rows[PASS_ROWS][LANES], quads[QUADS * CHUNKS][LANES];
 };
 
-__device__ inline int64 pass_begin(int64 block, int pass) { return (block * QUAD + pass) * PASS_ROWS; }
+__device__ inline int64 pass_begin(int pass) { return ((int64)blockIdx.x * QUAD + pass) * PASS_ROWS; }
 
 // What a row adds; zero where there is none. Every thread of the block calls this.
 __device__ inline void add_row(RowSums& sums, int pass, const Pack& term)
@@ -163,10 +160,10 @@ __device__ inline void add_row(RowSums& sums, int pass, const Pack& term)
     sums.quads[(pass * PASS_ROWS + group) / QUAD][lane] = quad;
 }
 
-__device__ inline void store_chunks(const RowSums& sums, int64 block, real* partials, int64 n_rows, int n_samples)
+__device__ inline void store_chunks(const RowSums& sums, real* partials, int64 n_rows, int n_samples)
 {
     const int group = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-    const int64 chunk = block * CHUNKS + group / QUADS;
+    const int64 chunk = (int64)blockIdx.x * CHUNKS + group / QUADS;
     __syncthreads();
     if (group % QUADS || sample_here() >= n_samples || chunk * QUAD * QUADS >= n_rows) return;
     Pack total = spread(0);

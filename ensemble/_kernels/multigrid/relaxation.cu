@@ -25,11 +25,11 @@ __global__ void __launch_bounds__(THREADS)
     chebyshev_step(const offset* __restrict__ indptr, const int* __restrict__ indices,
                    const real* __restrict__ values, const real* __restrict__ dinv, const real* __restrict__ b,
                    const real* __restrict__ x, const real* __restrict__ a, const real* __restrict__ c, real* w,
-                   real* out, const int* __restrict__ blocks, int64 n_rows, int n_samples)
+                   real* out, int64 n_rows, int n_samples)
 {
-    const int64 block = block_here(blocks), row = row_here(block);
+    const int64 row = row_here();
     const int s = sample_here();
-    const Pack total = product_here<SHARED>(indptr, indices, values, x, block, n_rows, n_samples);
+    const Pack total = product_here<SHARED>(indptr, indices, values, x, n_rows, n_samples);
     if (row >= n_rows || s >= n_samples) return;
     const int64 here = row * n_samples + s;
     Pack step = load_shared(c + s) * (inverse_at<SHARED>(dinv, row, s, n_samples) * (load_once(b + here) - total));
@@ -42,14 +42,13 @@ template <bool SHARED>
 __global__ void __launch_bounds__(CHUNK_THREADS)
     power_step(const offset* __restrict__ indptr, const int* __restrict__ indices, const real* __restrict__ values,
                const real* __restrict__ dinv, const real* __restrict__ q, const real* __restrict__ scale, real* z,
-               real* quotients, real* squares, const int* __restrict__ blocks, int64 n_rows, int n_samples)
+               real* quotients, real* squares, int64 n_rows, int n_samples)
 {
     __shared__ RowSums quotient, square;
-    const int64 block = block_here(blocks);
     const int s = sample_here();
     const Pack factor = s < n_samples ? load_shared(scale + s) : spread(0);
     for (int pass = 0; pass < QUAD; ++pass) {
-        const int64 row = pass_begin(block, pass) + threadIdx.x / LANES, here = row * n_samples + s;
+        const int64 row = pass_begin(pass) + threadIdx.x / LANES, here = row * n_samples + s;
         const bool inside = row < n_rows && s < n_samples;
         const Pack total =
             inside ? row_product<SHARED>(indptr, indices, values, q, row, s, n_samples) : spread(0);
@@ -62,6 +61,6 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
         add_row(quotient, pass, before * next);
         add_row(square, pass, next * next);
     }
-    store_chunks(quotient, block, quotients, n_rows, n_samples);
-    store_chunks(square, block, squares, n_rows, n_samples);
+    store_chunks(quotient, quotients, n_rows, n_samples);
+    store_chunks(square, squares, n_rows, n_samples);
 }

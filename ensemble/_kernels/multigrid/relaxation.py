@@ -15,7 +15,7 @@ from ensemble._compile.numba import compiled, output, per_width, prange, streams
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.complex_numbers import conjugated, real_parts, times
 from ensemble._kernels.sparse.crs import row_product, row_sum, scattered
-from ensemble._kernels.sparse.row_passes import block_lists, device_blocks, row_runs
+from ensemble._kernels.sparse.row_passes import block_lists, row_runs
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 
 __all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_step", "power_step"]
@@ -145,7 +145,7 @@ def _chebyshev_on_device(kind, indptr, indices, values, dinv, b, x, a, c, w, out
     layout = cuda.layout_of(n_samples, b, x, a, c, w, out, *(() if shared else (values, dinv)))
     arguments = (indptr, indices, values, dinv, b, x, a, c, w, out)
     name = f"chebyshev_step<{kind}, {SHARED[shared]}>"
-    CUDA.rows(name, n_rows, n_samples, arguments, layout, cuda.is_wide(indptr), passes=device_blocks)
+    CUDA.rows(name, n_rows, n_samples, arguments, layout, cuda.is_wide(indptr))
     return w, out
 
 
@@ -245,6 +245,5 @@ def _(indptr, indices, values, dinv, q, scale, out):
     layout = cuda.layout_of(n_samples, q, scale, out, *(() if shared else (values, dinv)))
     arguments = (indptr, indices, values, dinv, q, scale, out)
     name, wide = f"power_step<{SHARED[shared]}>", cuda.is_wide(indptr)
-    partials = cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 2, passes=device_blocks)
-    quotient, square = chunk_sums(partials)
+    quotient, square = chunk_sums(cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 2))
     return out, quotient, square

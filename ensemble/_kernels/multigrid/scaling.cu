@@ -44,12 +44,11 @@ __global__ void __launch_bounds__(THREADS)
     scaled_finish(const real* __restrict__ scale, const outer* __restrict__ leave, const offset* __restrict__ indptr,
                   const int* __restrict__ indices, const real* __restrict__ values, const real* __restrict__ dinv,
                   const real* __restrict__ b, const real* __restrict__ x, const real* __restrict__ a,
-                  const real* __restrict__ c, const real* __restrict__ w, outer* out, const int* __restrict__ blocks,
-                  int64 n_rows, int n_samples)
+                  const real* __restrict__ c, const real* __restrict__ w, outer* out, int64 n_rows, int n_samples)
 {
-    const int64 block = block_here(blocks), row = row_here(block), here = row * n_samples + sample_here();
+    const int64 row = row_here(), here = row * n_samples + sample_here();
     const int s = sample_here();
-    const Pack total = product_here<SHARED>(indptr, indices, values, x, block, n_rows, n_samples);
+    const Pack total = product_here<SHARED>(indptr, indices, values, x, n_rows, n_samples);
     if (row >= n_rows || s >= n_samples) return;
     Pack step = load_shared(c + s) * (inverse_at<SHARED>(dinv, row, s, n_samples) * (load_once(b + here) - total));
     step = load_shared(a + s) * load(w + here) + step;

@@ -21,7 +21,7 @@ from ensemble._compile.numba import compiled, per_width, prange, streams, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.crs import row_product, row_sum
-from ensemble._kernels.sparse.row_passes import block_lists, device_blocks
+from ensemble._kernels.sparse.row_passes import block_lists
 from ensemble._kernels.sparse.row_sums import block_sums, largest_of_blocks, largest_of_chunks, ordered_sum, row_blocks
 from ensemble._typing import Array
 
@@ -46,11 +46,11 @@ CUDA = cuda.KernelModule(
 )
 
 
-def _on_device(name, scale, shared, arguments, n_rows, n_samples, samples, outer, wide=False, passes=None):
+def _on_device(name, scale, shared, arguments, n_rows, n_samples, samples, outer, wide=False):
     """Queue a kernel; `samples` are its arrays with a column a sample, `outer` one of the other precision."""
     layout = cuda.layout_of(n_samples, *samples, *(() if scale is None else (scale,)))
     instance = cuda.instance(name, shared, scale is not None)
-    CUDA.rows(instance, n_rows, n_samples, arguments, layout, wide, _extra(outer), passes)
+    CUDA.rows(instance, n_rows, n_samples, arguments, layout, wide, _extra(outer))
 
 
 def _extra(outer):
@@ -299,4 +299,4 @@ def finished_on_device(scale, leave, indptr, indices, values, dinv, b, x, a, c, 
     samples = (b, x, a, c, w, *(() if shared else (values, dinv)))
     arguments = (scale, leave, indptr, indices, values, dinv, b, x, a, c, w, out)
     wide = cuda.is_wide(indptr)
-    _on_device("scaled_finish", scale, shared, arguments, n_rows, n_samples, samples, out, wide, device_blocks)
+    _on_device("scaled_finish", scale, shared, arguments, n_rows, n_samples, samples, out, wide)

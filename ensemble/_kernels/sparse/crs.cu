@@ -5,12 +5,11 @@ enum { SET, ADD, RESIDUAL };
 template <int ENDING, bool SHARED>
 __global__ void __launch_bounds__(THREADS)
     product(const offset* __restrict__ indptr, const int* __restrict__ indices, const real* __restrict__ values,
-            const real* __restrict__ x, const real* b, real* y, const int* __restrict__ blocks, int64 n_rows,
-            int n_samples)
+            const real* __restrict__ x, const real* b, real* y, int64 n_rows, int n_samples)
 {
-    const int64 block = block_here(blocks), row = row_here(block);
+    const int64 row = row_here();
     const int s = sample_here();
-    Pack total = product_here<SHARED>(indptr, indices, values, x, block, n_rows, n_samples);
+    Pack total = product_here<SHARED>(indptr, indices, values, x, n_rows, n_samples);
     if (row >= n_rows || s >= n_samples) return;
     const int64 here = row * n_samples + s;
     if (ENDING == ADD) total = load(y + here) + total;
@@ -21,21 +20,19 @@ __global__ void __launch_bounds__(THREADS)
 template <bool SHARED>
 __global__ void __launch_bounds__(CHUNK_THREADS)
     product_dot(const offset* __restrict__ indptr, const int* __restrict__ indices, const real* __restrict__ values,
-                const real* __restrict__ x, real* y, real* partials, const int* __restrict__ blocks, int64 n_rows,
-                int n_samples)
+                const real* __restrict__ x, real* y, real* partials, int64 n_rows, int n_samples)
 {
     __shared__ RowSums inner;
-    const int64 block = block_here(blocks);
     const int s = sample_here();
     for (int pass = 0; pass < QUAD; ++pass) {
-        const int64 row = pass_begin(block, pass) + threadIdx.x / LANES, here = row * n_samples + s;
+        const int64 row = pass_begin(pass) + threadIdx.x / LANES, here = row * n_samples + s;
         const bool inside = row < n_rows && s < n_samples;
         const Pack total =
             inside ? row_product<SHARED>(indptr, indices, values, x, row, s, n_samples) : spread(0);
         if (inside) store(y + here, total);
         add_row(inner, pass, inside ? conjugate(load(x + here)) * total : spread(0));
     }
-    store_chunks(inner, block, partials, n_rows, n_samples);
+    store_chunks(inner, partials, n_rows, n_samples);
 }
 
 template <bool SHARED>

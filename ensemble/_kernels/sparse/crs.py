@@ -33,7 +33,7 @@ from ensemble._compile.numba import (
 )
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.sparse.complex_numbers import conjugated, times
-from ensemble._kernels.sparse.row_passes import block_lists, device_blocks, row_runs
+from ensemble._kernels.sparse.row_passes import block_lists, row_runs
 from ensemble._kernels.sparse.row_sums import block_sums, chunk_sums, ordered_sum, row_blocks
 from ensemble._typing import Array
 
@@ -339,7 +339,7 @@ def _product_on_device(ending, indptr, indices, values, x, b, out):
     layout = cuda.layout_of(n_samples, x, out, b, *(() if shared else (values,)))
     arguments = (indptr, indices, values, x, b, out)
     name = f"product<{ending}, {SHARED[shared]}>"
-    CUDA.rows(name, n_rows, n_samples, arguments, layout, cuda.is_wide(indptr), passes=device_blocks)
+    CUDA.rows(name, n_rows, n_samples, arguments, layout, cuda.is_wide(indptr))
     return out
 
 
@@ -461,7 +461,7 @@ def spmv_dot_partials(indptr: Array, indices: Array, values: Array, x: Array, ou
         )
     arguments = (indptr, indices, values, x, out)
     name, wide = f"product_dot<{SHARED[shared]}>", cuda.is_wide(indptr)
-    return out, cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 1, passes=device_blocks)
+    return out, cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 1)
 
 
 # --- transpose

@@ -1,26 +1,22 @@
 """Which rows a kernel computes, and when: all at once, or those that no message concerns before the others.
 
-Where rows of a vector are on their way from other processes, kernels compute the blocks of rows that read none of them,
-then wait, then compute the others. Each row is summed as ever, and sums over rows are those of whole blocks, so that
-the bits are those of one pass. Such a kernel takes its rows from `row_runs` or `block_lists`, on a device its blocks of
-threads from `device_blocks`.
+Where rows of a vector are on their way from other processes, kernels on the CPU compute the blocks of rows that read
+none of them, then wait, then compute the others. Each row is summed as ever, and sums over rows are those of whole
+blocks, so that the bits are those of one pass. Such a kernel takes its rows from `row_runs` or `block_lists`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import asarray_like
-from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import spliced
-from ensemble._typing import Array
 
-__all__ = ["DevicePasses", "Passes", "Travelling", "block_lists", "device_blocks", "row_runs", "run_of_rows"]
+__all__ = ["Passes", "Travelling", "block_lists", "row_runs", "run_of_rows"]
 
 
 @spliced
@@ -54,32 +50,6 @@ class Passes:
         """Rows that wait for nothing."""
 
 
-class DevicePasses:
-    """The same on a device, where each kernel has blocks of rows of its own: lists of them, made once for each size.
-
-    Parameters
-    ----------
-    waits : array of int64
-        The rows that read rows of other processes.
-    n_rows : int
-    like : array
-        On the device of the lists.
-    """
-
-    def __init__(self, waits: np.ndarray, n_rows: int, like: Array) -> None:
-        self._waits, self._n_rows, self._like = waits, n_rows, empty_like(like, (1,))  # keeps nothing large
-        self._lists: dict[int, list[Array]] = {}
-
-    def blocks_of(self, rows: int) -> list[Array]:
-        """The numbers of the blocks of `rows` rows of each pass, int32."""
-        if rows not in self._lists:
-            late = np.zeros(-(-self._n_rows // rows), bool)
-            late[self._waits // rows] = True
-            lists = (np.flatnonzero(each).astype(np.int32) for each in (~late, late))
-            self._lists[rows] = [asarray_like(each, self._like) for each in lists]
-        return self._lists[rows]
-
-
 class Travelling:
     """A context in which one kernel runs while rows of `whole` travel: ``with Travelling(...) as whole``.
 
@@ -87,15 +57,13 @@ class Travelling:
     ----------
     whole : array
         What the context gives: the vector that the kernel reads.
-    passes : Passes or DevicePasses
+    passes : Passes
     finish : callable
         Waits until the rows are there.
-    queued : bool
-        Whether the wait is queued on a device, and made after an exception of the kernel, too.
     """
 
-    def __init__(self, whole: Any, passes: Any, finish: Callable[[], Any], queued: bool = False) -> None:
-        self.whole, self.passes, self._queued = whole, passes, queued
+    def __init__(self, whole: Any, passes: Passes, finish: Callable[[], Any]) -> None:
+        self.whole, self.passes = whole, passes
         self._finish: Callable[[], Any] | None = finish
 
     def __enter__(self) -> Any:
@@ -104,12 +72,10 @@ class Travelling:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         _UNDER_WAY.reset(self._token)
-        if kind is not None and self._queued and self._finish is not None:
-            self._finish()
-        elif kind is None and self._finish is not None:
+        if kind is None and self._finish is not None:
             raise RuntimeError("a kernel that does not wait for rows of other processes: a fault of this library.")
 
-    def parts(self, lists: list[Any]) -> Iterator[Any]:
+    def parts(self, lists: list[np.ndarray]) -> Iterator[np.ndarray]:
         """The list of the first pass; after the wait that of the second."""
         finish, self._finish = self._finish, None
         if finish is None:
@@ -146,12 +112,3 @@ def block_lists(n_blocks: int) -> Any:
     """For each pass the numbers of the blocks of rows that it computes, int64."""
     under_way = _UNDER_WAY.get()
     return _all_blocks(n_blocks) if under_way is None else under_way.parts(under_way.passes.blocks)
-
-
-ALL = (None,)
-
-
-def device_blocks(rows: int) -> Iterable[Any]:
-    """For each pass the blocks of `rows` rows that a kernel on a device computes: their numbers, None for all."""
-    under_way = _UNDER_WAY.get()
-    return ALL if under_way is None else under_way.parts(under_way.passes.blocks_of(rows))

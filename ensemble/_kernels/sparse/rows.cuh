@@ -121,20 +121,20 @@ __device__ inline Pack streamed_product(const offset* __restrict__ indptr, const
     return total;
 }
 
-// The product of this thread's row in a block of rows. Every thread of the block calls this; what those without a row or
-// a sample get is of no use.
+// The product of this thread's row. Every thread of the block calls this; what those without a row or a sample get is
+// of no use.
 template <bool SHARED>
 __device__ inline Pack product_here(const offset* __restrict__ indptr, const int* __restrict__ indices,
-                                    const real* __restrict__ values, const real* __restrict__ x, int64 block,
-                                    int64 n_rows, int n_samples)
+                                    const real* __restrict__ values, const real* __restrict__ x, int64 n_rows,
+                                    int n_samples)
 {
     const int s = sample_here();
-    const int64 row = row_here(block);
+    const int64 row = row_here();
     if constexpr (SHARED || LANES > STAGED_LANES) {
         if (row >= n_rows || s >= n_samples) return spread(0);
         return row_product<SHARED>(indptr, indices, values, x, row, s, n_samples);
     } else {
-        const int64 first = block * ROWS, last = first + ROWS < n_rows ? first + ROWS : n_rows;
+        const int64 first = (int64)blockIdx.x * ROWS, last = first + ROWS < n_rows ? first + ROWS : n_rows;
         if (first >= last) return spread(0);
         __shared__ Stage stage;
         if (HAS_COPY_ENGINE && n_samples == LANES * VECTOR)
