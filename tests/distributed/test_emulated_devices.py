@@ -12,6 +12,7 @@ from ensemble.distributed.space import RankSpace
 from ensemble.krylov import bicgstab, cg, gmres, minres
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
+from ensemble.scalar import Ensemble
 from tests import cuda_on_cpu
 from tests.distributed.emulated import HostCopies, emulated_devices, on_emulator
 from tests.distributed.systems import box, digest, distributed_system, right_hand_side
@@ -222,3 +223,24 @@ def test_an_iteration_reduces_three_sums_and_no_maximum(mpi):
         assert count["V-cycles"] > 5
         assert count["maxima"] == 0
         assert 3 * count["V-cycles"] < count["sums"] <= 3 * count["V-cycles"] + 4
+
+
+def test_a_cycle_in_units_of_the_norm_takes_right_hand_sides_of_any_magnitude():
+    """In single precision: powers of two scale the solution and change no other bit; a sample of NaN fails alone."""
+    comm = emulated_devices(serial())
+    comm.device_messages.can_be_recorded = True
+    A, at = box(8, 4, spread=0.3)
+    M, right = distributed_system(comm, A, right_hand_side(A.shape[0], 4), domains=4, coordinates=at)[1:]
+    with on_emulator():
+        hierarchy = smoothed_aggregation(M, coarse_size=8)
+        assert hierarchy.takes_norms and hierarchy.dtype == np.float32
+        want = cg(M, right, M=hierarchy)
+        assert want.converged.all()
+        for power in (-700, 600):
+            got = cg(M, Ensemble(right.samples * 2.0**power), M=hierarchy)
+            np.testing.assert_array_equal(got.x.samples, want.x.samples * 2.0**power)
+        odd = right.samples.copy()
+        odd[:, 1], odd[5, 2] = 0.0, np.nan
+        got = cg(M, Ensemble(odd), M=hierarchy)
+    assert got.converged.tolist() == [True, True, False, True]
+    np.testing.assert_array_equal(got.x.samples[:, [0, 3]], want.x.samples[:, [0, 3]])
