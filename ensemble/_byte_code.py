@@ -47,7 +47,7 @@ steps_of = dis.get_instructions
 
 
 def numbers_of(*names: str) -> frozenset[int]:
-    """The numbers of the instructions whose names begin so."""
+    """Return the numbers of all instructions whose names begin with one of `names`."""
     return frozenset(number for name, number in NUMBERS.items() if name.startswith(names))
 
 

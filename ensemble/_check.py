@@ -37,7 +37,7 @@ def array_of(value: Any, function: str, argument: str, requirement: str) -> np.n
 
 
 def host_array(value: Any, function: str, argument: str, requirement: str) -> np.ndarray:
-    """`value` as a NumPy array, from an array of any library, whose copy it may be, or as `array_of`."""
+    """Convert `value`, an array of any library or what `array_of` takes, to a NumPy array; it may be a copy."""
     require_unmasked(value, function, argument)
     return to_numpy(value) if is_array(value) else array_of(value, function, argument, requirement)
 

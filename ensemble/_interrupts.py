@@ -207,7 +207,7 @@ def _wait_for_running() -> None:
 
 
 def _by_another_thread(made: _Call) -> Any:
-    """What a call gives that an idle thread makes, or a new one."""
+    """Make a call in an idle thread, or a new one, and return what it gives."""
     try:
         _IDLE.pop().put(made)
     except IndexError:
@@ -225,7 +225,7 @@ def _by_another_thread(made: _Call) -> Any:
 
 
 def _given_by(made: _Call) -> Any:
-    """What a call returned; raises what it raised."""
+    """Return what a finished call returned, or raise what it raised."""
     if made.error is not None:
         try:
             raise made.error

@@ -50,7 +50,7 @@ class Display:
             say(text)
 
     def restart_clock(self) -> None:
-        """What was done before is no guide to the rate."""
+        """Measure the rate from now on: what was done before is no guide to it."""
         self.started = self.last_line = time.perf_counter()
 
     def __enter__(self) -> Self:

@@ -17,7 +17,7 @@ _numbers: ContextVar[Numbers | None] = ContextVar("numbers of the samples of a m
 
 @contextlib.contextmanager
 def numbered_samples(numbers: np.ndarray) -> Iterator[None]:
-    """Within, samples have these `numbers`, shape (n_samples,)."""
+    """Give the samples of calls in this context these `numbers`, shape (n_samples,)."""
     token = _numbers.set(numbers)
     try:
         yield
@@ -27,7 +27,7 @@ def numbered_samples(numbers: np.ndarray) -> Iterator[None]:
 
 @contextlib.contextmanager
 def numbered_in_turn() -> Iterator[Callable[[np.ndarray], object]]:
-    """Within, samples have the numbers that what this gives was called with last."""
+    """Yield a setter: calls in this context have the sample numbers that it was last given."""
     token = _numbers.set(None)
     try:
         yield _numbers.set
@@ -37,7 +37,7 @@ def numbered_in_turn() -> Iterator[Callable[[np.ndarray], object]]:
 
 @contextlib.contextmanager
 def numbered_by_place(numbers: np.ndarray, done: Sized) -> Iterator[None]:
-    """Within, the one sample that runs is the number ``len(done)`` of `numbers`: nothing is written for each."""
+    """Number one sample after the other: the one that runs has ``numbers[len(done)]``, without a write for each."""
 
     def present() -> np.ndarray:
         place = len(done)

@@ -8,8 +8,10 @@ import pytest
 
 from ensemble.__main__ import main
 from ensemble._command.diffusion.sampling import estimate, uniform_points
+from ensemble._command.parsers import STUDY_SAMPLERS
 from ensemble.apps.fem import RandomDiffusion
 from ensemble.scalar import Ensemble
+from ensemble.uq.samplers.choice import SAMPLERS
 from tests.command_line import exit_status
 
 SMALL = ["diffusion", "--cells", "4", "--samples", "20", "--ensemble-size", "8"]
@@ -229,6 +231,10 @@ def test_no_sample_at_all_converges(tmp_path, capsys, monkeypatch):
     assert main([*SMALL, "--json", "--quiet", "--plot", str(tmp_path / "p.png")]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["response_mean"] is None and found["samples_failed"] == 20
+
+
+def test_the_shell_knows_every_sampler():
+    assert set(STUDY_SAMPLERS) == set(SAMPLERS)
 
 
 @pytest.mark.parametrize("sampler", ["sobol", "monte-carlo"])

@@ -5,11 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
-from ensemble import Ensemble, ode
+from ensemble import Ensemble, gallery, ode
+from ensemble.krylov import minres
 from ensemble.ode.methods import METHODS
 from tools import new
 
@@ -52,7 +54,7 @@ def test_made_methods_pass_their_made_tests(made, tmp_path):
 def test_the_pair_of_the_page_has_its_order_also_between_steps(monkeypatch):
     page = (new.ROOT / "docs/howto/add.md").read_text()
     names = {}
-    exec("from ensemble.ode.methods.runge_kutta import Tableau, explicit_method, polynomial_output", names)
+    exec("from ensemble.ode.methods.runge_kutta import Tableau, explicit_method, hermite_output", names)
     exec(re.search(r"```python\n(C = .*?)```", page, re.DOTALL)[1], names)
     monkeypatch.setitem(METHODS, "bosh3", names["BOSH3"])
     rates, times = np.array([1.0, 2.0]), np.array([0.0, 0.4, 1.0])
@@ -67,6 +69,38 @@ def test_the_pair_of_the_page_has_its_order_also_between_steps(monkeypatch):
     order = np.log2(errors(step=0.25) / errors(step=0.125))
     assert 2.5 < order[0] < 4.5 and 2.7 < order[1] < 3.3
     assert errors(rtol=1e-8, atol=1e-10).max() < 1e-7
+
+
+def made_module(name, monkeypatch):
+    """The made public module of a Krylov method, without files; that of its scalars is imported from there."""
+    given = {"name": name, "Name": name.capitalize(), "NAME": name.upper(), "folder": "dense"}
+    texts = new.made_files(new.KINDS["krylov"], given, new.ROOT)
+    for path in (f"ensemble/krylov/host_scalars/{name}", f"ensemble/krylov/{name}"):
+        module = types.ModuleType(path.replace("/", "."))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(texts[new.ROOT / f"{path}.py"], vars(module))
+    return module
+
+
+def test_the_iteration_of_the_page_is_what_a_made_krylov_method_runs(monkeypatch):
+    """Conjugate residuals have the residuals of MINRES where A is definite; a model with a compiled loop of its own
+    would run instead of what is written."""
+    page = (new.ROOT / "docs/howto/add.md").read_text()
+    made = made_module("residuals", monkeypatch)
+
+    class ConjugateResiduals(made.ResidualsIteration):
+        vectors, scratch, multiplied = ("b", "x", "r", "p", "q"), ("z", "w"), ("x", "z")
+
+        def __init__(self, system):
+            super().__init__(system)
+            self.q, self.w = np.empty_like(self.b), np.empty_like(self.b)
+
+    exec(re.search(r"```python\n(def iterate.*?)```", page, re.DOTALL)[1], vars(made))
+    ConjugateResiduals.iterate = made.iterate
+    made.ResidualsIteration = ConjugateResiduals
+    A, b = gallery.poisson((9, 8)), np.random.default_rng(31910).normal(size=(72, 3))
+    found, expected = made.residuals(A, Ensemble(b)), minres(A, Ensemble(b))
+    np.testing.assert_allclose(found.residual_norms, expected.residual_norms, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["Richardson", "two words", "class", "cg"])

@@ -1,6 +1,6 @@
 """Make the files of a new method from those of a model: `python -m tools.new KIND NAME`.
 
-    python -m tools.new krylov richardson           # from cg
+    python -m tools.new krylov richardson           # from conjugate gradients in their shortest form
     python -m tools.new ode bosh3                   # from tsit5
     python -m tools.new sampler lattice             # from monte_carlo
     python -m tools.new kernel halved --folder dense
@@ -50,20 +50,17 @@ class Kind:
 KINDS = {
     "krylov": Kind(
         {
-            "ensemble/krylov/{name}.py": "ensemble/krylov/cg.py",
-            "ensemble/krylov/host_scalars/{name}.py": "ensemble/krylov/host_scalars/cg.py",
+            "ensemble/krylov/{name}.py": "tools/models/krylov.txt",
+            "ensemble/krylov/host_scalars/{name}.py": "tools/models/krylov_scalars.txt",
             "tests/krylov/test_{name}.py": "tools/models/krylov_test.txt",
         },
-        {
-            r"\bcg\(": "{name}(", r'"cg"': '"{name}"', r"CgIteration": "{Name}Iteration",
-            r"CgHostScalars": "{Name}HostScalars", r"host_scalars\.cg\b": "host_scalars.{name}",
-        },
+        {},
         (
             Entry("ensemble/krylov/__init__.py", "from ensemble.krylov.{name} import {name}",
                   r"from ensemble\.krylov\."),
             Entry("ensemble/krylov/__init__.py", '    "{name}",', r'    "[a-z]\w*",'),
         ),
-        "Write the iteration and its scalars; on a device it runs by the scalars of cg until it has its own.",
+        "Write the iteration and its scalars.",
     ),
     "ode": Kind(
         {
@@ -88,11 +85,12 @@ KINDS = {
             Entry("ensemble/uq/samplers/choice.py", "from ensemble.uq.samplers.{name} import {Name}",
                   r"from ensemble\.uq\.samplers\."),
             Entry("ensemble/uq/samplers/choice.py", "    {Name},", r"    [A-Z]\w*,", True),
+            Entry("ensemble/_command/parsers.py", '    "{name}",', r'    "[a-z]\w*",', True),
             Entry("ensemble/uq/__init__.py", "from ensemble.uq.samplers.{name} import {Name}",
                   r"from ensemble\.uq\.samplers\."),
             Entry("ensemble/uq/__init__.py", '    "{Name}",', r'    "[A-Z]\w*",'),
         ),
-        "Write `points`; say in `space`, `n_replicates` and `is_quadrature` what the points are.",
+        "Write `points`; a sequence of low discrepancy derives from `QuasiRandom` and writes `_scramble`.",
     ),
     "kernel": Kind(
         {

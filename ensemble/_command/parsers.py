@@ -17,7 +17,13 @@ __all__ = ["BACKENDS", "LIMITERS", "add_diffusion", "add_gbees", "add_ode", "add
 
 SAMPLERS = ("sobol", "monte-carlo")
 
-STUDY_SAMPLERS = ("sobol", "halton", "monte_carlo", "latin_hypercube")
+STUDY_SAMPLERS = (
+    "sobol",
+    "halton",
+    "monte_carlo",
+    "latin_hypercube",
+)
+"""The names of `uq.samplers.choice`, without its imports."""
 
 ON_FAILURE = ("mask", "retry", "raise")
 

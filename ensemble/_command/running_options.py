@@ -33,7 +33,7 @@ def attempts(text: str) -> int:
 
 
 def retry_failed(options: argparse.Namespace) -> bool | int:
-    """What `propagate` calls `retry_failed`."""
+    """Return the option as the argument `retry_failed` of `propagate`."""
     if options.attempts is not None and not options.failed:
         raise ValueError(f"--attempts must stand with --failed; got --attempts {options.attempts} alone.")
     return options.failed and (options.attempts or True)

@@ -46,10 +46,9 @@ def checked_request(n: Any, domains: Any, graph: Any, coordinates: Any, method: 
     nodes = n // block_size
     domains = min(integer(domains, "Partition", "domains", minimum=1), max(nodes, 1))
     one_of(method, METHODS, "Partition", "method")
-    graph = None if graph is None or method in ("rows", "coordinates") else _graph(graph, n, block_size)
-    coordinates = (
-        None if coordinates is None or method in ("rows", "graph") else _coordinates(coordinates, n, block_size)
-    )
+    graph = _graph(graph, n, block_size) if graph is not None and method in ("auto", "graph") else None
+    by_place = coordinates is not None and method in ("auto", "coordinates")
+    coordinates = _coordinates(coordinates, n, block_size) if by_place else None
     return Request(nodes, domains, method, graph, coordinates, block_size)
 
 
@@ -67,7 +66,7 @@ def agreed_method(request: Request, comm: Any) -> str:
     method = request.method
     if method == "auto":
         method = next((name for name in ("coordinates", "graph") if any(given[name])), "rows")
-    if method == "rows":
+    if method not in given:  # rows: their numbers are enough
         return method
     _require_given(given[method], method, request.method)
     if method == "graph":

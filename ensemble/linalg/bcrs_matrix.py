@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, to_numpy
-from ensemble._check import array_of, integer, kind_of, message, places_of, require, sample_number
-from ensemble._kernels.krylov import vectors
+from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
+from ensemble._check import array_of, integer, kind_of, message, require, sample_number
 from ensemble._kernels.krylov.bicgstab import dot_and_square
 from ensemble._kernels.sparse import bcrs, crs
-from ensemble._typing import DType, Ids, Vectors
+from ensemble._typing import Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
 from ensemble.linalg.elements import assembly_of, element_samples, two_sizes
-from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import entry_values, has_sample_axis, multiply, premultiply, set_of
 from ensemble.linalg.selection import Selectable
+from ensemble.linalg.stored_values import StoredValues
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
-class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
+class BcrsMatrix(StoredValues, Selectable, MatrixArithmetic, MatrixOperator):
     """A sparse matrix of dense blocks of one shape, or S of them on one graph: r * c unknowns couple per entry.
 
     The storage of elasticity and other systems of equations: a product reads one column index per block, and gives the
@@ -224,35 +224,6 @@ class BcrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def __repr__(self) -> str:
         (r, c), counts = self.block_shape, f"blocks={self.graph.nnz}"
         return f"BcrsMatrix(shape={self.shape}, {counts} of {r} x {c}, n_samples={self.n_samples}, {self.dtype})"
-
-    def sample(self, i: int) -> BcrsMatrix:
-        """Sample `i` alone, on the same graph."""
-        return BcrsMatrix(self.graph, self.values[..., sample_number(i, self.n_samples, "BcrsMatrix")])
-
-    def take_samples(self, samples: Ids) -> BcrsMatrix:
-        """The matrix of the samples named, in that order; a shared matrix is its own answer."""
-        if self.n_samples == 1:
-            return self
-        places = places_of(samples, self.n_samples, "BcrsMatrix.take_samples")
-        chosen = vectors.take_samples(self.flat_values, asarray_like(places, self.values), None)
-        taken = self.with_flat_values(chosen)
-        taken.sample_set = self.sample_set and self.sample_set.take(places)
-        return taken
-
-    def astype(self, dtype: DType) -> BcrsMatrix:
-        """The same matrix with values of another type; itself where that is its type."""
-        if dtype == self.dtype:
-            return self
-        values = array_namespace(self.values).astype(self.values, dtype)
-        return inherited(BcrsMatrix(self.graph, Ensemble(values, self.sample_set)), self)
-
-    def to(self, like: Any) -> BcrsMatrix:
-        """This matrix with its values in the library and on the device of the array `like`."""
-        if is_array(like) and type(like) is type(self.values):
-            return self
-        return inherited(
-            BcrsMatrix(self.graph, Ensemble(asarray_like(to_numpy(self.values), like), self.sample_set)), self
-        )
 
     def eliminate_zeros(self) -> BcrsMatrix:
         """The matrix without the blocks that are zero in every sample, on another graph; itself if there is none."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, contiguous, is_array, needs_gradient, to_numpy
-from ensemble._check import kind_of, message, places_of, require, require_unmasked, sample_number
-from ensemble._kernels.krylov import vectors
+from ensemble._backend import array_namespace, asarray_like, contiguous, needs_gradient, to_numpy
+from ensemble._check import kind_of, message, require, require_unmasked, sample_number
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
 from ensemble._typing import DType, Ids, Vectors
@@ -28,11 +27,12 @@ from ensemble.linalg.arithmetic import (
 )
 from ensemble.linalg.elements import assembly_of, element_samples, summed_coordinates
 from ensemble.linalg.entries import Entries, TransposedEntries
-from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import entry_values, has_sample_axis, multiply, premultiply, set_of
 from ensemble.linalg.scipy_matrices import require_valid
 from ensemble.linalg.selection import Selectable, moved_values
+from ensemble.linalg.stored_values import StoredValues
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
-class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
+class CrsMatrix(Entries, StoredValues, Selectable, MatrixArithmetic, MatrixOperator):
     """A sparse matrix, or S of them on one graph.
 
     ``A + B``, ``A - B``, ``a * A``, ``A / a`` and ``-A`` give matrices, with `a` a number or an Ensemble of shape ()
@@ -202,35 +202,6 @@ class CrsMatrix(Entries, OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     # --- what it is
     def __repr__(self) -> str:
         return f"CrsMatrix(shape={self.shape}, nnz={self.graph.nnz}, n_samples={self.n_samples}, {self.dtype})"
-
-    def sample(self, i: int) -> CrsMatrix:
-        """Sample `i` alone, on the same graph."""
-        return CrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "CrsMatrix")])
-
-    def take_samples(self, samples: Ids) -> CrsMatrix:
-        """The matrix of the samples named, in that order; a shared matrix is its own answer."""
-        if self.n_samples == 1:
-            return self
-        places = places_of(samples, self.n_samples, "CrsMatrix.take_samples")
-        chosen = vectors.take_samples(self.values, asarray_like(places, self.values), None)
-        return inherited(
-            CrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places))), self
-        )
-
-    def astype(self, dtype: DType) -> CrsMatrix:
-        """The same matrix with values of another type; itself where that is its type."""
-        if dtype == self.dtype:
-            return self
-        values = array_namespace(self.values).astype(self.values, dtype)
-        return inherited(CrsMatrix(self.graph, Ensemble(values, self.sample_set)), self)
-
-    def to(self, like: Any) -> CrsMatrix:
-        """This matrix with its values in the library and on the device of the array `like`."""
-        if is_array(like) and type(like) is type(self.values):
-            return self
-        return inherited(
-            CrsMatrix(self.graph, Ensemble(asarray_like(to_numpy(self.values), like), self.sample_set)), self
-        )
 
     def eliminate_zeros(self) -> CrsMatrix:
         """The matrix without the entries that are zero in every sample, on a graph of its own; itself if there is none.

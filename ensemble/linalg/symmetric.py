@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous
-from ensemble._check import kind_of, message, places_of, require, require_type, sample_number
-from ensemble._kernels.krylov import vectors
+from ensemble._check import kind_of, message, require, require_type
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
-from ensemble._typing import DType, Ids, Vectors
+from ensemble._typing import Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
 from ensemble.linalg.diagonal import Diagonal
-from ensemble.linalg.graph import CrsGraph, OnGraph
+from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import MatrixOperator, inherited
 from ensemble.linalg.operators import (
     has_sample_axis,
@@ -28,6 +27,7 @@ from ensemble.linalg.operators import (
     with_sample_axis,
 )
 from ensemble.linalg.selection import Selectable
+from ensemble.linalg.stored_values import StoredValues
 from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
-class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
+class SymmetricCrsMatrix(StoredValues, Selectable, MatrixArithmetic, MatrixOperator):
     """A symmetric sparse matrix, or S of them on one graph, of which the upper triangle is stored.
 
     A product of many samples takes the time that the values need from memory, and every stored value serves two
@@ -179,25 +179,6 @@ class SymmetricCrsMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     def graph_arrays(self) -> tuple[Any, Any, Any]:
         """(indptr, indices, entries) on the device of the values, for kernels that read whole rows."""
         return (*self.graph.arrays_on(self.values), self.entries)
-
-    def sample(self, i: int) -> SymmetricCrsMatrix:
-        """Sample `i` alone, on the same graph."""
-        return SymmetricCrsMatrix(self.graph, self.values[:, sample_number(i, self.n_samples, "SymmetricCrsMatrix")])
-
-    def take_samples(self, samples: Ids) -> SymmetricCrsMatrix:
-        """The matrix of the samples named, in that order; a shared matrix is returned unchanged."""
-        if self.n_samples == 1:
-            return self
-        places = places_of(samples, self.n_samples, "SymmetricCrsMatrix.take_samples")
-        chosen = vectors.take_samples(self.values, asarray_like(places, self.values), None)
-        return inherited(
-            SymmetricCrsMatrix(self.graph, Ensemble(chosen, self.sample_set and self.sample_set.take(places))), self
-        )
-
-    def astype(self, dtype: DType) -> SymmetricCrsMatrix:
-        """The same matrix in values of another type; itself if they have that type."""
-        values = array_namespace(self.values).astype(self.values, dtype, copy=False)
-        return inherited(SymmetricCrsMatrix(self.graph, Ensemble(values, self.sample_set)), self)
 
     def diagonal(self) -> Ensemble:
         """The main diagonal, an Ensemble of shape (n_rows,)."""

@@ -72,7 +72,7 @@ class Hierarchy(LinearOperator, ABC):
 
     @property
     def space(self) -> Any:  # type: ignore[override]
-        """That of the vectors of the finest level."""
+        """The space (see `LinearOperator`) of the vectors of the finest level."""
         return self.levels[0].A.space
 
     @property

@@ -177,7 +177,7 @@ class ChebyshevSmoother:
 
 
 class OperatorSmoother(ChebyshevSmoother):
-    """The same on any operator that has the fused steps as methods: ``chebyshev_first``, ``_step`` and ``_last``."""
+    """A Chebyshev smoother on any operator with the methods ``chebyshev_first``, ``_step`` and ``_last``."""
 
     def first(self, b: Array, x: Array, c: Array, w: Array, out: Array) -> Any:
         return self.A.chebyshev_first(self._dinv_of(b), b, x, c, w, out)
@@ -196,7 +196,7 @@ class OperatorSmoother(ChebyshevSmoother):
 
 
 class SymmetricSmoother(OperatorSmoother):
-    """The same on operators whose steps take an inverse diagonal that samples share: see `has_fused_steps`."""
+    """A Chebyshev smoother on operators whose steps take an inverse diagonal that samples share: `has_fused_steps`."""
 
     def _dinv_of(self, b: Array) -> Any:
         return self.dinv

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -99,7 +100,7 @@ def _over_segments(
 
 @functools.lru_cache(maxsize=64)
 def _bodies(inner: Bodies, sizes: Sizes, graph: Graph, dtype: str) -> Bodies:
-    """The bodies of states and statistics."""
+    """Make the traced functions of a step that carries the state and, behind it, the rows of the statistics."""
     return extended_bodies(inner, _extension(sizes, graph), dtype, dense=False)
 
 
@@ -178,12 +179,30 @@ class _Inputs(Mapping[int, Any]):
 
 @functools.cache
 def lobatto(count: int) -> tuple[list[float], list[float]]:
-    """The points and weights of the Gauss-Lobatto rule on (0, 1): exact for polynomials of degree ``2 count - 3``."""
-    legendre = np.polynomial.legendre.Legendre.basis(count - 1)
-    inner = legendre.deriv().roots().real if count > 2 else np.zeros(0)
-    x = np.concatenate([[-1.0], np.sort(0.5 * (inner - inner[::-1])), [1.0]])
-    weights = 1.0 / (count * (count - 1) * legendre(x) ** 2)
-    return (0.5 * (x + 1.0)).tolist(), (weights / weights.sum()).tolist()
+    """Compute the points and weights of the Gauss-Lobatto rule on (0, 1): exact for degree ``2 count - 3``.
+
+    The inner points are the roots of the derivative of P, Legendre's polynomial of degree ``count - 1``, by Newton's
+    method in plain numbers: eigenvalues, NumPy's way, have other last digits in other versions.
+    """
+    degree = count - 1
+    points, weights = [], []
+    for k in range(count):
+        x = -round(math.cos(math.pi * k / degree), 6)
+        for _ in range(8 if 0 < k < degree else 0):
+            last, value = _legendre(degree, x)
+            x -= (x * value - last) / (count * value)
+        points.append(x)
+        weights.append(1.0 / (count * degree * _legendre(degree, x)[1] ** 2))
+    mirrored = [0.5 * (a - b) for a, b in zip(points, reversed(points), strict=True)]
+    return [0.5 * (x + 1.0) for x in mirrored], [0.5 * (a + b) for a, b in zip(weights, reversed(weights), strict=True)]
+
+
+def _legendre(degree: int, x: float) -> tuple[float, float]:
+    """Return the values at x of Legendre's polynomials of degrees ``degree - 1`` and `degree`, by their recurrence."""
+    last, value = 1.0, x
+    for k in range(2, degree + 1):
+        last, value = value, ((2 * k - 1) * x * value - (k - 1) * last) / k
+    return last, value
 
 
 def _output(graph: Graph, j: int) -> Graph:
@@ -246,7 +265,8 @@ def _updated(
     values at the points by less than half of their range, and twice that is asked for.
     """
     mean, variance, least, most = before
-    average = weighted(weights, values)
+    first = values[0]  # of a steady value all differences are zero, whatever the weights
+    average = first + weighted(weights[1:], [v - first for v in values[1:]])
     spread = weighted(weights, [(v - average) * (v - average) for v in values])
     rise = average - mean
     variance = (1.0 - part) * (variance + part * (rise * rise)) + part * spread

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, to_numpy
-from ensemble._check import message, require, require_arguments
+from ensemble._backend import array_namespace, asarray_like, backend_of, is_array, prototype, to_numpy
+from ensemble._check import message, one_of, require, require_arguments
 from ensemble._compile.device import current_device, device_array
 from ensemble._keywords import call_error
 from ensemble._typing import Array
@@ -29,7 +29,9 @@ __all__ = [
     "check_times",
     "events_of",
     "fixed_steps",
+    "like_of",
     "number",
+    "numbers_of",
     "on_device",
     "require_no_events",
     "require_real",
@@ -133,6 +135,25 @@ def require_real(value: Ensemble, name: str, function: str = NAME) -> None:
 def _is_of(dtype: Any, kinds: str, names: tuple[str, ...]) -> bool:
     """Whether a type is one of NumPy's `kinds`; the text of a type, which other libraries need, takes a microsecond."""
     return dtype.kind in kinds if isinstance(dtype, np.dtype) else str(dtype).startswith(names)
+
+
+def numbers_of(o: types.SimpleNamespace, t: Any) -> dict[str, Ensemble]:
+    """Return the times, the tolerance and the steps of a solve by the names that errors have for them."""
+    pair = isinstance(t, list | tuple) or (isinstance(t, np.ndarray) and t.ndim == 1)
+    if not (pair and len(t) == 2):
+        require(False, NAME, "t", "be a pair (t0, t1)", repr(t))
+    wanted = {"t[0]": t[0], "t[1]": t[1], "rtol": o.rtol, "max_step": np.inf if o.max_step is None else o.max_step}
+    wanted |= {name: value for name in ("step", "first_step") if (value := getattr(o, name)) is not None}
+    return {name: number(value, name) for name, value in wanted.items()}
+
+
+def like_of(given: list[Ensemble], backend: str) -> Array:
+    """Return an array of the library that the solve runs in: of a device if an argument is there, else of `backend`."""
+    like = next((each.samples for each in given if backend_of(each.samples) == "cuda"), None)
+    if like is None:
+        one_of(backend, ("numpy", "cupy"), NAME, "backend")
+        like = prototype(backend)
+    return like
 
 
 def number(value: Any, name: str) -> Ensemble:

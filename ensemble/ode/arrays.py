@@ -179,7 +179,7 @@ def _run(problem: Problem, callback: Callable[[int], None] | None) -> Solution:
 
 
 def _system(system: System, xp: Namespace) -> System:
-    """The system for arrays: by its graph, where an event alone cannot be traced."""
+    """Return the system for arrays: f by its graph if it can be traced (an event may not), else f of Ensembles."""
     try:
         return system.traced().bound(xp)
     except (TypeError, AttributeError):

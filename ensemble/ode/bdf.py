@@ -188,7 +188,7 @@ class Run:
             self._begin()
 
     def _ended(self) -> None:
-        """What accepted steps passed, and the samples whose runs have ended."""
+        """Record the output times that accepted steps passed; mark the samples whose runs have ended."""
         at, fixed = self.columns, self.columns.fixed
         over, t, states = at.status > 0, fixed.t.copy(), at.table[0]
         columns = np.flatnonzero(at.act == bdf_steps.ACCEPTED)

@@ -102,7 +102,7 @@ class State:
 
     @property
     def carried_values(self) -> list[Any]:
-        """What the method carries."""
+        """Return the rows that the method carries from step to step, beside t, h and y."""
         return list(self.values[self.rows.carried_values : self.rows.n_steps])
 
     @property
@@ -296,7 +296,7 @@ def _judged(method: Method, step: Step, s: State, xp: Namespace) -> tuple[Any, A
 
 
 def _scales(step: Step, s: State, xp: Namespace) -> list[Any]:
-    """What the error of each unknown may be."""
+    """Return the error that each unknown may have, ``atol + rtol |y|``."""
     pairs = enumerate(zip(s.y, step.y, strict=True))
     return [s.absolute(i) + s.rtol * xp.maximum(xp.abs(old), xp.abs(new)) for i, (old, new) in pairs]
 

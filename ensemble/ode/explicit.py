@@ -59,7 +59,7 @@ def is_long(problem: Problem) -> bool:
 
 
 class _Steps:
-    """What all explicit methods share."""
+    """Steps that samples take together, as far as all explicit methods share them."""
 
     def __init__(self, problem: Problem) -> None:
         system = problem.system

@@ -61,7 +61,7 @@ class Extra(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """What is added to the bodies of a problem."""
+    """Further unknowns, parameters and carried values of a traced problem, and how a step changes them."""
 
     inner: Sizes
     extra: Sizes
@@ -73,7 +73,7 @@ class Extension(NamedTuple):
 
 
 def _outer(extension: Extension, dtype: str, method: Method = EULER) -> tuple[Method, System]:
-    """The method and the system as the loops see them: numbers of rows alone, whatever the method."""
+    """Return a method and a system that only tell the loops how many rows there are: the bodies are traced already."""
     inner, extra = extension.inner, extension.extra
     count = inner.carried + extra.carried
     system = System(_never, inner.unknowns + extra.unknowns, inner.parameters + extra.parameters, None, dtype=dtype)

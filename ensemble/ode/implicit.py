@@ -87,7 +87,7 @@ class Stepped(NamedTuple):
 
 
 class RightSide(Protocol):
-    """What the first step needs."""
+    """The right-hand side, all that the choice of the first step needs."""
 
     @property
     def f(self) -> Evaluation:

@@ -120,7 +120,7 @@ def framed(system: System, k: int, window: bool) -> System:
 
 # --- the run
 class _Run:
-    """What has been found of a run of segments."""
+    """The state of a solve with stops: the segment that runs, samples that go on, and the solution so far."""
 
     def __init__(self, problem: Problem) -> None:
         assert problem.stops is not None and problem.frame is not None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, backend_of, prototype, to_numpy
+from ensemble._backend import array_namespace, backend_of, to_numpy
 from ensemble._check import integer, message, one_of, require, require_arguments, warn_caller
 from ensemble._keywords import explains_calls
 from ensemble._progress import Display
@@ -27,7 +27,8 @@ from ensemble.ode.arguments import (
     count_by_name,
     events_of,
     fixed_steps,
-    number,
+    like_of,
+    numbers_of,
     on_device,
     sign,
     stacked,
@@ -37,8 +38,8 @@ from ensemble.ode.choice import stiff_method
 from ensemble.ode.compiled import events_graph
 from ensemble.ode.methods import METHODS, method_of
 from ensemble.ode.methods.method import Method
-from ensemble.ode.methods.stochastic import STOCHASTIC, StochasticSystem
-from ensemble.ode.noise import N_NUMBERS, noise_numbers, samples_of_noise, with_noise
+from ensemble.ode.methods.stochastic import STOCHASTIC, system_of
+from ensemble.ode.noise import noise_numbers, samples_of_noise, with_noise
 from ensemble.ode.numbers import with_numbers
 from ensemble.ode.ode_result import OdeResult, OdeStatus, OdeWarning, all_reached, without_failed
 from ensemble.ode.problem import Problem, Solution
@@ -219,25 +220,17 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, *, of: Any = None, **opti
         require(False, NAME, "f", "be callable", repr(f))
     require_arguments(f, ARGUMENTS, NAME, "f")
     chosen = _method(o)
-    pair = isinstance(t, list | tuple) or (isinstance(t, np.ndarray) and t.ndim == 1)
-    if not (pair and len(t) == 2):
-        require(False, NAME, "t", "be a pair (t0, t1)", repr(t))
+    numbers = numbers_of(o, t)
     y0, p = stacked(y0, "y0"), stacked(() if o.p is None else o.p, "p")
     t_eval_given = o.t_eval is not None
     t_eval = stacked(() if o.t_eval is None else o.t_eval, "t_eval")
-    wanted = {"t[0]": t[0], "t[1]": t[1], "rtol": o.rtol, "max_step": np.inf if o.max_step is None else o.max_step}
-    wanted |= {name: value for name in ("step", "first_step") if (value := getattr(o, name)) is not None}
-    numbers = {name: number(value, name) for name, value in wanted.items()}
     alone = not isinstance(o.atol, list | tuple) and np.ndim(o.atol) == 0
     atol = stacked([o.atol] if alone else o.atol, "atol")
     stops, jumps, change = checked_stops(o.stops, o.at_stops, y0.shape[0])
     named = {"y0": y0, "p": p, "t_eval": t_eval, "atol": atol, "stops": stops, **numbers}
     every = [*named.values(), *([] if jumps is None else [jumps])]
     n_samples, sample_set = count_by_name(named if jumps is None else named | {"at_stops": jumps}), set_of(*every)
-    like = next((each.samples for each in every if backend_of(each.samples) == "cuda"), None)
-    if like is None:
-        one_of(o.backend, ("numpy", "cupy"), NAME, "backend")
-        like = prototype(o.backend)
+    like = like_of(every, o.backend)
     dtype = "float32" if str(y0.dtype) == "float32" else "float64"
 
     def real(x: Ensemble) -> Array:
@@ -274,11 +267,7 @@ def problem_of(f: Callable[..., Any], y0: Any, t: Any, *, of: Any = None, **opti
         ids = samples_of_noise(o.noise_samples, n_samples, sample_set)
         n_samples, rows[1] = ids.size, with_noise(rows[1], noise_numbers(ids, o.seed, dtype))
     placed, space = on_device(rows, like), array_namespace(like)
-    system: System
-    if o.noise is None:
-        system = System(f, n, p.shape[0], space, dtype=dtype)
-    else:
-        system = StochasticSystem(f, o.noise, n, p.shape[0] + N_NUMBERS, space, dtype=dtype)
+    system = system_of(f, o.noise, n, p.shape[0], space, dtype)
     problem = Problem(system, chosen, functions, terminal, sides, o.max_roots, *placed, n_samples, dtype)  # type: ignore[call-arg]
     if of is None and change is None:
         warn_of_unused(problem, p.shape[0], NAME)

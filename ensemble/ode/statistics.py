@@ -326,7 +326,7 @@ def _values(graph: Graph, problem: Problem, solution: Solution, has_times: bool)
 
 
 def _weights(given: Given) -> np.ndarray:
-    """What each sample weighs, at most 1, shape (n_samples,)."""
+    """Return the weight of each sample in statistics, at most 1, shape (n_samples,)."""
     weights = None if given.sample_set is None else given.sample_set.weights
     return np.ones(given.problem.n_samples) if weights is None else weights / weights.max()
 

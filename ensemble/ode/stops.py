@@ -48,7 +48,7 @@ class Stops(NamedTuple):
     """Whether f is evaluated inside of the ends of segments: where there may be stops, in this sample or another."""
 
     def part(self, first: int, last: int) -> Stops:
-        """Those of some of the samples."""
+        """Return the stops of the samples `first` to `last`."""
         cut = [_cut(field, first, last) for field in (self.edges, self.acts, self.jumps)]
         return self._replace(edges=cut[0], acts=cut[1], jumps=cut[2])
 

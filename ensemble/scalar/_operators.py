@@ -23,7 +23,7 @@ from ensemble.scalar.sample_set import SampleSet, common_set
 
 __all__ = [
     "NUMBERS", "Operators", "is_foreign", "mismatch", "operand",
-    "promoted", "shape_error", "weak_beside", "wrapped",
+    "operand_error", "promoted", "weak_beside", "wrapped",
 ]  # fmt: skip
 
 SEQUENCES = (list, tuple)
@@ -95,6 +95,11 @@ def mismatch(*operands: Any) -> ValueError | None:
         return None
     seen = " and ".join(str(n) for n in counts)
     return ValueError(message("Ensemble", "operands", "have one number of samples, or be shared", f"{seen} samples"))
+
+
+def operand_error(error: Exception, *operands: Any) -> Exception:
+    """Return what is wrong with operands of which an operation failed, in visible shapes; else the error itself."""
+    return mismatch(*operands) or shape_error(*operands) or error
 
 
 def shape_error(*operands: Any) -> ValueError | None:
@@ -199,7 +204,7 @@ def _binary(operation: Callable[[Any, Any], Any], reflected: bool = False) -> Ca
             else:
                 samples = operation(right, left) if reflected else operation(left, right)
         except Exception as error:
-            raise failure(mismatch(self, other) or shape_error(self, other) or error) from None
+            raise failure(operand_error(error, self, other)) from None
         return _result(self, samples, sample_set)
 
     return method
@@ -233,7 +238,7 @@ def _in_place(operation: Callable[[Any, Any], Any], plain: Callable[[Any, Any], 
         try:
             self.samples = operation(self.samples, right)
         except Exception as error:
-            raise failure(mismatch(self, other) or shape_error(self, other) or error) from None
+            raise failure(operand_error(error, self, other)) from None
         self.sample_set = sample_set
         if self._memory_token is not None:
             refill(self._memory_token)

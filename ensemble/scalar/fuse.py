@@ -237,7 +237,7 @@ class Fused:
         return Compiled(graph, places, tuple(arrays), backend_of(*arrays.values()), kept)
 
     def _symbols(self, arguments: Any, arrays: dict[int, Array]) -> list[Any]:
-        """What the function is traced with: symbolic numbers, and static values as they are."""
+        """Return the arguments that the function is traced with: symbols for numbers, and static values as they are."""
         symbols: list[Any] = []
         for position, value in enumerate(arguments):
             if position in arrays:

@@ -39,7 +39,7 @@ STIFF = ("brusselator", "hires", "robertson")
 
 
 class Problem(NamedTuple):
-    """What is to be integrated."""
+    """A problem to integrate: its name, and the arguments of `ode.solve`."""
 
     name: str
     f: Any

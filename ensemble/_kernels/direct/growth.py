@@ -27,6 +27,8 @@ SEED = 40_961
 
 @functools.cache
 def _growth(width: int) -> Any:
+    """Longer than 60 lines: one compiled loop, whose parts share five vectors of a tile."""
+
     @compiled
     def loop(
         values, bases, stride, given, starts, across, n_entries, sources, symmetric, diagonal, first, lower_starts,

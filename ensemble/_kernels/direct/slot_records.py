@@ -54,7 +54,7 @@ SLOT_BYTES = 128
 
 
 class Program(NamedTuple):
-    """What a launch goes through."""
+    """The lists of operations and places that a launch reads in order."""
 
     records: Any
     """Shape (n_steps, groups, words), int32; behind them as many steps that do nothing as records are read ahead."""

@@ -152,6 +152,8 @@ class Solved:
 
 @functools.cache
 def _solutions(width: int) -> Any:
+    """Longer than 60 lines: one compiled loop, from equilibration to the last refinement of a tile."""
+
     @compiled
     def loop(
         values, b, b_samples, x, samples, outs, n_chosen, rtol, found, work, indptr, indices, places, dropped, program,

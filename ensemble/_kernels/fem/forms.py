@@ -150,7 +150,7 @@ def _on_cpu(
 def reference(
     form: FormTerms, tables: ElementTables, fields: dict[int, Array], n_samples: int, like: Array
 ) -> list[Array]:
-    """The same over the Array API: element matrices (E, k, k, S) in memory, then sums over the sorted entries."""
+    """Assemble by Array API code: element matrices (E, k, k, S) in memory, then sums over the sorted entries."""
     xp = array_namespace(like)
     gradients, dx = _gradients(tables)
     n_elements, k = tables.nodes.shape

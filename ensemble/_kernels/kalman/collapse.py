@@ -122,7 +122,10 @@ def _factor(A, nx, count, V, scales):
 
 @compiled_serial
 def _collapse(H, R, y, T, z, terms):
-    """See `collapse`; `y` is without its offset, `terms` are the logarithms of the densities of the rest."""
+    """See `collapse`; `y` is without its offset, `terms` are the logarithms of the densities of the rest.
+
+    Longer than 60 lines: a step takes the factors of the last one where its H, R and missing entries are the same.
+    """
     n, n_steps, ny = y.shape
     nx = H.shape[3]
     seen, before = np.empty(ny, np.int64), np.empty(ny, np.bool_)

@@ -224,7 +224,10 @@ def _record_fields(nx: int, ny: int) -> tuple[int, int, int, int, int, int, int,
 def _update(
     w: Numbers, H: int, R: int, d: int, y: int, m: int, W: int, nx: int, ny: int, tiny: float, record: int, free: int
 ) -> None:
-    """The factor given `y`, in place, and the mean; what `_record_fields` names, to the record."""
+    """The factor given `y`, in place, and the mean; what `_record_fields` names, to the record.
+
+    Longer than 60 lines: one factorisation, of which all parts go to the record.
+    """
     size = nx + ny
     _, quadratic, pivots, _, before, mean_step, white, seen, gain, _ = _record_fields(nx, ny)
     before = record + before

@@ -161,7 +161,10 @@ def spread(begin, end, indices, p, term, coarse, n_samples, first, shared, width
 
 @per_width
 def _pass(width, shared, masked, one_sample):
-    """See `symmetric`. Threads share the domains of the list `domains`."""
+    """See `symmetric`. Threads share the domains of the list `domains`.
+
+    Longer than 60 lines: one compiled loop, whose parts share the ring of partial sums.
+    """
 
     @compiled
     def loop(

@@ -204,6 +204,8 @@ def gradient_range(
 ):
     """Gradients of samples `first` to `last`, at most a set of lanes.
 
+    Longer than 60 lines: one compiled loop over pieces of a run, each taken forwards and then backwards.
+
     `weights` are the cotangents of the end, shape (1, n, S), or of the values at the output times, (n_times, n, S).
     `record` has shape (capacity, rows of an entry, width). `back_rows` are the cotangents of the state and of p, and p.
     """

@@ -147,7 +147,7 @@ def needed_of(graph: Graph, chains: dict[int, Chain]) -> list[bool]:
 
 
 def _key(graph: Graph, node: Node) -> tuple[Any, ...]:
-    """What nodes of one group have in common."""
+    """Return what nodes must have in common to be computed as one group."""
     kinds = tuple(graph.nodes[i].dtype for i in node.inputs)
     return (node.operation, kinds, node.dtype, node.value)
 

@@ -107,7 +107,7 @@ class Arranger:
         return self.known[key]
 
     def rank(self, k: int) -> tuple[bool, int]:
-        """What sorts values from the outer loops to the inner ones."""
+        """Return the key that sorts values from the outer loops to the inner ones."""
         return self.wide[k], self.levels[k]
 
     def result(self) -> Arranged:
@@ -206,7 +206,7 @@ class Arranger:
         return result
 
     def trimmed(self, outputs: tuple[int, ...]) -> Arranged:
-        """What the outputs need, and nothing else."""
+        """Drop the values that no output needs."""
         ascending = sorted(ancestors(self.nodes, outputs))
         nodes, moved = renumbered(self.nodes, ascending, outputs)
         graph = Graph(nodes, self.graph.n_inputs, moved, self.graph.structure)

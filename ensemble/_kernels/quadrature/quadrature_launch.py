@@ -78,7 +78,7 @@ class Writer:
 
     @staticmethod
     def is_own(node: Node) -> bool:
-        """Whether it is a function of `functions.cuh`."""
+        """Tell whether a node is a function that `functions.cuh` defines, not one of CUDA's library."""
         return node.operation in OWN and node.dtype == "float64"
 
     def line(self, text: str) -> None:

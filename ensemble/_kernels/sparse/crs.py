@@ -212,7 +212,9 @@ def product_rows(
 
 @per_width
 def _product(width, shared, ending, prefetch_x, one_tile):
-    """`prefetch_x` is what `scattered` says; `one_tile` means that the tile has all samples: strides are constants.
+    """Make the loop of a product, for tiles of `width` samples; with `one_tile` a tile has all of them.
+
+    `prefetch_x` is what `scattered` says. Strides of one tile are constants.
 
     Threads take runs of rows: the pointers of a serial loop stay in registers, those of a `prange` do not.
     """

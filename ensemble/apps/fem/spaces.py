@@ -212,7 +212,7 @@ class MeshSpace(Space):
 
     @property
     def _row_points(self) -> np.ndarray:
-        """Those of nodes; of several nodes of one unknown, that of one."""
+        """Return the points of the rows: those of nodes, and of nodes that share an unknown the first."""
         points: np.ndarray = self.mesh.points
         if self.numbers is not None:
             points = np.empty((self.n_unknowns, 3))

@@ -55,7 +55,7 @@ def keys_of(indices: Array, lowest: list[int], counts: list[int]) -> Array:
 
 
 def indices_of(keys: Array, lowest: list[int], counts: list[int]) -> Array:
-    """What `keys_of` made keys of, shape (N, n)."""
+    """Decode the keys of `keys_of` to indices of cells, shape (N, n)."""
     xp = array_namespace(keys)
     columns = []
     for low, count in zip(reversed(lowest), reversed(counts)):

@@ -34,7 +34,7 @@ def _proper(series: Series, start: Start) -> Series:
 
 
 def _narrow(a: Array, series: Series) -> Array:
-    """What the diffuse steps have computed in the type of the series."""
+    """Convert what the diffuse steps computed, in a wider type, to the type of the series."""
     return array_namespace(a).astype(a, series.F.dtype, copy=False)
 
 

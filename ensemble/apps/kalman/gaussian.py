@@ -236,7 +236,7 @@ def _check_options(method: str, scan: str | Sengupta, form: str, function: str) 
 
 
 def _series(model: NonlinearGaussianModel, y: Any, mask: Any, function: str) -> Series:
-    """Everything but f and h in one form."""
+    """Check a nonlinear model and its observations; return the linear parts (noise, prior, y) as a `Series`."""
     if not isinstance(model, NonlinearGaussianModel):
         raise TypeError(message(function, "model", "be a NonlinearGaussianModel", kind_of(model)))
     return aligned(model.linear, y, mask, function)

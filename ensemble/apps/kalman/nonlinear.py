@@ -138,7 +138,7 @@ def _called(function: Callable[..., Any], x: Array, first: int, n_out: int, name
 
 
 def _counted(parts: Any, n_out: int, name: str) -> list[Any]:
-    """What a function of the model has given, as a list of `n_out` components."""
+    """Check that a function of the model returned `n_out` components; return them as a list."""
     if not hasattr(parts, "__iter__"):
         seen = kind_of(parts)
         raise TypeError(message("NonlinearGaussianModel", name, f"give {n_out} components", seen, "Return a tuple."))

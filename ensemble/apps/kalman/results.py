@@ -270,7 +270,7 @@ class SmootherResult:
 
 
 def text_of_result(result: Any) -> str:
-    """One line for a result: what is a series' shape, and its likelihood."""
+    """Describe a result in a line: its name, the shape of its means, and its likelihood."""
     likelihood, mean = result.log_likelihood, result.mean
     samples = f", n_samples={mean.n_samples}" if isinstance(mean, Ensemble) else ""
     if likelihood.ndim:

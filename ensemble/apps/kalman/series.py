@@ -100,7 +100,7 @@ def common_dtype(xp: Any, arrays: Sequence[Array]) -> Any:
 
 
 def check_samples(counts: dict[str, int], function: str) -> None:
-    """Ensembles have one number of samples, or are shared."""
+    """Raise unless all named Ensembles have one number of samples, or are shared."""
     counts = {name: n for name, n in counts.items() if n > 1}
     if len(set(counts.values())) <= 1:
         return

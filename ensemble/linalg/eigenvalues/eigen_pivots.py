@@ -156,7 +156,7 @@ class PivotCounts:
         return proved, known
 
     def _all_beyond(self, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Samples in which no value of the end that is wanted is beyond the least of `values`, but for them, by pivots.
+        """Mark samples whose `values` are proved to be the wanted ones: by signs of pivots, no other lies beyond them.
 
         Of largest magnitude ("LM") both ends are wanted.
         """

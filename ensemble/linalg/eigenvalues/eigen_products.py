@@ -142,7 +142,7 @@ class ProductSearch(PivotCounts):
     def _after_products(
         self, cycle: int, own: np.ndarray, process: Lanczos, so_far: Seen
     ) -> list[tuple[np.ndarray, Lanczos, Seen]]:
-        """What goes on after another basis of samples `own`: those beside another vector, and the others."""
+        """Extend the bases of samples `own` once; return those that go on, with another start vector or as they are."""
         k = self.k
         process.extend(self.which)
         self.iterations[own] += 1

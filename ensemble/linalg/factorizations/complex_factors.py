@@ -99,7 +99,7 @@ class ComplexFactors:
     # --- solutions
     @property
     def T(self) -> ComplexFactors:
-        """That of the transposed real matrix, which is the real form of the conjugate transpose."""
+        """Return the factors of the conjugate transpose: its real form is the transpose of the real form."""
         made = copy(self)
         made.is_transposed = not self.is_transposed
         return made

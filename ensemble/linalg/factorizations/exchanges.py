@@ -39,14 +39,22 @@ class PivotedFactors(NamedTuple):
     columns: np.ndarray
     dtype: np.dtype
 
-    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
-        """The solution for a right-hand side of shape (n,), or those for its columns; with A^T if `transposed`."""
+    def solve(self, b: np.ndarray, transposed: bool = False, together: bool = False) -> np.ndarray:
+        """Return the solution for a right-hand side of shape (n,), or those for its columns; with A^T if `transposed`.
+
+        Columns are solved `together` only where none is a sample: BLAS rounds the last of an odd number differently.
+        """
         shape = (-1, *[1] * (b.ndim - 1))
         before, after = (self.columns, self.rows) if transposed else (self.rows, self.columns)
         wide = np.result_type(b, self.dtype)
         right = times_powers(b, before.reshape(shape)).astype(self.dtype, copy=False)  # SuperLU takes no wider numbers
-        y = self.lu.solve(right, "T" if transposed else "N").astype(wide, copy=False)
-        return times_powers(y, after.reshape(shape))
+        y, trans = np.empty_like(right), "T" if transposed else "N"
+        if b.ndim == 1 or together:
+            y[...] = self.lu.solve(right, trans)
+        else:
+            for k in range(b.shape[1]):
+                y[:, k] = self.lu.solve(np.ascontiguousarray(right[:, k]), trans)
+        return times_powers(y.astype(wide, copy=False), after.reshape(shape))
 
     def refined(self, A: Any, b: np.ndarray, transposed: bool = False) -> np.ndarray:
         """The solution of ``A x = b``, A the matrix that was factorised, with one step of refinement."""
@@ -147,7 +155,7 @@ def pivoted_inverse(A: Any, rows: np.ndarray, columns: np.ndarray) -> np.ndarray
         units = np.zeros((A.shape[0], some.size))
         units[some, np.arange(some.size)] = 1.0
         assert factors is not None
-        solved, here = factors.solve(units), (place >= first) & (place < first + COLUMNS)
+        solved, here = factors.solve(units, together=True), (place >= first) & (place < first + COLUMNS)
         found[here] = solved[rows[here], place[here] - first]
     return found
 

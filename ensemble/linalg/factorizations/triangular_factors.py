@@ -116,7 +116,7 @@ class TriangularFactors(LinearOperator):
         return plan
 
     def _heard_plan(self, graph: CrsGraph, call: Callable[[], Result]) -> Result:
-        """What is worked out from a graph; Ctrl-C is heard meanwhile."""
+        """Return what `call` works out from a graph; where that takes long, Ctrl-C interrupts it."""
         return heard(call, PLAN_WORK * (graph.nnz + graph.shape[0]))
 
     def _put(self, A: CrsMatrix, b: Any = None) -> Any:
@@ -405,11 +405,11 @@ class FactorsView(LinearOperator):
         self.batched = factors.batched
 
     def sample(self, i: int) -> Self:
-        """That of sample `i` alone, no batch."""
+        """Return the factors of sample `i` alone, without an axis of samples in products."""
         return type(self)(self.factors.sample(i))
 
     def take_samples(self, samples: Ids) -> Self:
-        """That of the samples named."""
+        """Return the factors of the samples named, in that order."""
         return type(self)(self.factors.take_samples(samples))
 
     def __rmatmul__(self, x: Any) -> Any:

@@ -48,6 +48,12 @@ def polynomial_output(
     return dense
 
 
+def hermite_output(y: Sequence[Any], new: Sequence[Any], h: Any, stages: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return the cubic through both points with their derivatives, the first and the last of the stages (`Tableau`)."""
+    ends = zip(y, new, stages[0], stages[-1], strict=True)
+    return [cubic(old, end, h, slope, new_slope) for old, end, slope, new_slope in ends]
+
+
 def explicit_method(name: str, order: int, error_order: int, tableau: Tableau) -> Method:
     """Make a method of a tableau.
 
@@ -110,8 +116,7 @@ def _rk4(system: System, t: Any, h: Any, y: Sequence[Any], carried: Sequence[Any
     k4 = system.f(t + h, added(y, h, k3), p)
     new = added(y, sixth, [a + 2.0 * (b + c) + d for a, b, c, d in zip(k1, k2, k3, k4, strict=True)])
     k5 = system.f(t + h, new, p)
-    dense = [cubic(*values) for values in zip(y, new, [h] * system.n, k1, k5, strict=True)]
-    return Step(new, [], None, dense)
+    return Step(new, [], None, hermite_output(y, new, h, [k1, k5]))
 
 
 EULER = Method("euler", 1, None, _euler)

@@ -15,7 +15,7 @@ from ensemble.ode.methods.method import Method, Step
 from ensemble.ode.noise import N_NUMBERS, normals, without_numbers
 from ensemble.ode.system import System, values_of
 
-__all__ = ["EULER_MARUYAMA", "MILSTEIN", "STOCHASTIC", "StochasticSystem"]
+__all__ = ["EULER_MARUYAMA", "MILSTEIN", "STOCHASTIC", "StochasticSystem", "system_of"]
 
 
 class StochasticSystem(System):
@@ -77,6 +77,13 @@ class StochasticSystem(System):
         """``dg_i/dy_i``, `n` values; None where it is zero."""
         entries = self.jacobian(t, y, p)
         return [entries.get((self.n + i, i)) for i in range(self.n)]
+
+
+def system_of(f: Callable[..., Any], noise: Any, n: int, n_parameters: int, xp: Namespace, dtype: str) -> System:
+    """Make the system of `f`, or of `f` and `noise`, whose parameters have the numbers of the noise behind them."""
+    if noise is None:
+        return System(f, n, n_parameters, xp, dtype=dtype)
+    return StochasticSystem(f, noise, n, n_parameters + N_NUMBERS, xp, dtype=dtype)
 
 
 def _stochastic(system: System) -> StochasticSystem:

@@ -144,7 +144,7 @@ def _kind(f: types.FunctionType, known: set[Any]) -> int:
 
 
 def _of_value(value: Any, known: set[Any]) -> int:
-    """What a function may be that uses `value`, which it finds outside itself: only what cannot change."""
+    """Rate a function by a global or closure `value` that it reads: `NEITHER` unless the value can never change."""
     kind = type(value)
     if kind in (float, bool, type(None), str, np.float64):
         return EXACT

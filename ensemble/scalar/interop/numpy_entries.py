@@ -175,7 +175,7 @@ def _logspace(*given: Any, **options: Any) -> Any:
 
 
 def _without_nan(function: Function, other: Function) -> Function:
-    """What the function that leaves NaN out does where there is none."""
+    """Make the rule of a function that leaves NaN out: where there are none, it is `other`."""
 
     def rule(a: Any, *given: Any, **options: Any) -> Any:
         arrays(a)

@@ -159,12 +159,7 @@ def along(function: Function) -> Function:
             (given["out"],) = taken["out"]
         if where is not True:
             given["where"] = samples_in(where)
-        for key, value in given.items():
-            if key == "mean" and value is not None and value is not np._NoValue:
-                given[key] = np.asarray(value)[..., None]
-            elif key == "weights" and np.shape(value) == x.shape and value is not None:
-                given[key] = np.broadcast_to(np.asarray(value)[..., None], samples.shape)
-        result = function(samples, axis=axis, **given)
+        result = function(samples, axis=axis, **ufuncs.options_in(given, x.shape, samples))
         return written_to_outputs(outputs, result, sample_set, function.__name__)
 
     return lifted

@@ -77,7 +77,7 @@ CONVERSION = "a conversion to a plain array", "name the samples that it takes"
 
 
 def _what_converts(frame: FrameType | None) -> tuple[str, str] | None:
-    """What asks for a plain array, and what to do: by the functions of NumPy that have called; None for others."""
+    """Find which function of NumPy asks for a plain array; return its name and an advice, None for others."""
     while frame is not None and str(frame.f_globals.get("__name__", "")).startswith("numpy."):
         for name in frame.f_code.co_qualname.split("."):
             if name in INSTEAD:

@@ -16,7 +16,7 @@ from ensemble.scalar._operators import NUMBERS as PYTHON_NUMBERS
 from ensemble.scalar._operators import (
     is_foreign,
     operand,
-    shape_error,
+    operand_error,
     weak_beside,
 )
 from ensemble.scalar.divergence.policy import agreed, failure, in_run, split
@@ -44,7 +44,7 @@ def first_ensemble(values: Any) -> Any:
 
 
 def unsupported(function: str, why: str) -> TypeError:
-    """The error for what cannot be right, with the ways out."""
+    """Return the TypeError of a function of NumPy that cannot be lifted over samples; it names three ways out."""
     advice = "Use x.__array_namespace__(), x.samples (the last axis holds the samples) or per_sample."
     seen = f"one that is not: {why}"
     return TypeError(message(function, "a function of an Ensemble", "be lifted over the samples", seen, advice))
@@ -104,7 +104,7 @@ def _plain_call(ufunc: Any, inputs: tuple[Any, ...]) -> Any:
                 results = ufunc(*arrays)
     except ValueError as error:
         samples_of(f"np.{ufunc.__name__}", *inputs)
-        raise shape_error(*inputs) or error from None
+        raise operand_error(error, *inputs) from None
     return result_of(results, sample_set, ufunc.__name__)
 
 
@@ -337,3 +337,14 @@ def _on_other_library(ufunc: Any, method: str, inputs: Any, options: dict[str, A
 
 
 PROTOCOLS.call_ufunc = call_ufunc
+
+
+def options_in(given: dict[str, Any], shape: tuple[int, ...], samples: Any) -> dict[str, Any]:
+    """Give arrays among the options, of visible shapes, the axis of samples."""
+    found = dict(given)
+    mean, weights = given.get("mean"), given.get("weights")
+    if mean is not None and mean is not np._NoValue:
+        found["mean"] = np.asarray(mean)[..., None]
+    if weights is not None and np.shape(weights) == shape:
+        found["weights"] = np.broadcast_to(np.asarray(weights)[..., None], samples.shape)
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 from ensemble._backend import is_array
 from ensemble._check import kind_of, message, require_one_library
 from ensemble._typing import Array
-from ensemble.scalar._operators import mismatch, operand, promoted, shape_error
+from ensemble.scalar._operators import operand, operand_error, promoted
 from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
 from ensemble.scalar.powers import power
@@ -68,7 +68,7 @@ def binary(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         try:
             return wrap(f(a, b), sample_set)
         except Exception as error:
-            raise mismatch(x1, x2) or shape_error(x1, x2) or error from None
+            raise operand_error(error, x1, x2) from None
 
     return named(lifted, name)
 
@@ -103,7 +103,7 @@ def clip(ns: EnsembleNamespace, x: Array, /, min: Any = None, max: Any = None) -
     try:
         return wrap(packed(ns.base.clip(samples, *limits)), sample_set)
     except Exception as error:
-        raise shape_error(x, min, max) or error from None
+        raise operand_error(error, x, min, max) from None
 
 
 def where(ns: EnsembleNamespace, condition: Array, x1: Array, x2: Array, /) -> Ensemble:
@@ -115,7 +115,7 @@ def where(ns: EnsembleNamespace, condition: Array, x1: Array, x2: Array, /) -> E
     try:
         return wrap(ns.base.where(condition.samples, a, b), sample_set)
     except Exception as error:
-        raise shape_error(condition, x1, x2) or error from None
+        raise operand_error(error, condition, x1, x2) from None
 
 
 def _samples(samples: Array, value: Any, name: str) -> Any:

@@ -80,7 +80,7 @@ class UmBridgeModel:
         require(len(self.outputs) == len(self.output_sizes), "from_um_bridge", "outputs", wanted, list(self.outputs))
 
     def _asked(self, what: str, key: str, **more: Any) -> Any:
-        """What the server answers about its model."""
+        """Ask the server about its model; return the entry `key` of the answer."""
         return asked(self.url, what, {"name": self.name, "config": self.config, **more})[key]
 
     def __call__(self, x: Any) -> dict[str, Ensemble]:

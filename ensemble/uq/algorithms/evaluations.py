@@ -78,7 +78,7 @@ class OfNormals:
         self.model = model
 
     def __call__(self, x: NormalSamples) -> Any:
-        """What the model gives."""
+        """Evaluate the model at points."""
         return self.model(Ensemble(x.z))
 
 
@@ -110,7 +110,7 @@ class Work(Protocol):
 
     @property
     def kept(self) -> Any:
-        """What a store has of earlier runs; None without one."""
+        """Return what the store has of earlier runs; None without a store."""
 
     def count(self, run: int, repeated: int) -> None:
         """Count samples that ran, and those that a store had."""
@@ -171,7 +171,7 @@ class Evaluations:
         return self.__dict__ | {"work": None}  # a result needs it for its arguments alone
 
     def argument(self, z: np.ndarray, ids: np.ndarray | None = None) -> Any:
-        """What the model takes, of points of shape (n_germs, n_samples)."""
+        """Convert points of normal space, shape (n_germs, n_samples), to the argument of the model."""
         return Ensemble(z) if self.plain else self.inputs.from_normal(z.T, ids)
 
     def samples_at_a_time(self, n: int) -> int:

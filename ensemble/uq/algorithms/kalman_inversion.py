@@ -275,7 +275,7 @@ class _Tempering:
         return self.temperature == 1.0
 
     def result(self) -> InversionResult:
-        """What was reached."""
+        """Build the result at the state that was reached."""
         z, evaluations = self.z, self.evaluations
         if self.status != "failed" and z.shape[1] <= evaluations.n_germs:
             seen = f"{z.shape[1]} samples span {max(z.shape[1] - 1, 0)} of {evaluations.n_germs} coordinates"

@@ -114,7 +114,7 @@ def checksums(z: np.ndarray) -> np.ndarray:
 def manifest_of(
     function: str, models: Sequence[Any], inputs: Any, settings: dict[str, Any], seed: int
 ) -> dict[str, Any]:
-    """What makes the run of an algorithm this run."""
+    """Return the manifest by which a store tells one run of an algorithm from another."""
     digests = [source_digest(model) for model in models]
     described = {"germs": inputs} if isinstance(inputs, int) else inputs.description()
     said = {name: array_digest(v) if isinstance(v, np.ndarray) else v for name, v in settings.items()}

@@ -93,7 +93,7 @@ class ModelRuns(Display):
             raise
 
     def _of_executor(self, make: Any, *arguments: Any) -> Any:
-        """What executors are made of; their errors name this algorithm."""
+        """Call `make`, a function of `propagate`, so that its errors name this algorithm instead."""
         try:
             return make(*arguments)
         except (TypeError, ValueError) as error:

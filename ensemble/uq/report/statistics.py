@@ -52,7 +52,7 @@ def rows_of(source: Source, name: str, level: float) -> list[tuple[str, ...]]:
 
 
 def left_out(source: Source, names: Iterable[str]) -> str:
-    """The outputs of which the table has some entries alone, as a sentence."""
+    """Return a sentence on outputs too large for the table, which has some of their entries; empty without such."""
     sizes = {name: np.asarray(source.result.mean(name)).size for name in names}
     some = [f"{MOST_ROWS} of the {size:,} entries of {name}" for name, size in sizes.items() if size > ALL_ROWS]
     return f"The table has {', '.join(some)}, evenly spread." if some else ""

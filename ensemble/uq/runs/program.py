@@ -286,7 +286,7 @@ def shortened(text: str) -> str:
 
 
 def name_of_signal(number: int) -> str:
-    """SIGSEGV and the like."""
+    """Return the name of a signal, ``SIGSEGV`` for 11, or ``signal 99`` where it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:

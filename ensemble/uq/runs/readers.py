@@ -77,7 +77,7 @@ class FromFile:
             require(groups == 1, "FromFile", "pattern", "have one group", f"{groups} in {self.pattern!r}")
 
     def description(self) -> dict[str, Any]:
-        """What is read, for the digest of a model."""
+        """Describe what is read, for the digest of a model."""
         return dict(vars(self))
 
     def __call__(self, folder: Path) -> Any:

@@ -93,7 +93,7 @@ class Index:
         self.records = []
 
     def parts(self, ids: np.ndarray, places: np.ndarray) -> list[Part]:
-        """The samples `ids`, all in the journal, by record; sample k is wanted at ``places[k]``."""
+        """Group samples of the journal by the record that holds them; sample ``ids[k]`` will go to ``places[k]``."""
         return [
             Part(self.records[number], as_slice(places[chosen]), as_slice(self.place_of[ids[chosen]]))
             for number, chosen in places_by_key(self.record_of[ids])

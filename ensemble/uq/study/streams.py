@@ -300,7 +300,7 @@ class Uncounted:
         self.n_bytes += self.part
 
     def move_to(self, histograms: Histograms) -> None:
-        """Count all of them; none waits after."""
+        """Count all samples that wait in `histograms`, and forget them."""
         parts, (low, high) = self._parts, (np.asarray(end).reshape(-1) for end in (self._range.low, self._range.high))
         if self._stack is not None:
             sizes = np.array([part.shape[1] for part in parts], np.int64)

@@ -94,6 +94,30 @@ def close(got, expected, tolerance=1e-9):
     np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance * max(1.0, float(np.max(np.abs(expected)))))
 
 
+RESULTS = ("filtered mean", "filtered covariance", "log-likelihoods", "log-likelihood", "mean", "covariance")
+
+
+def close_results(got, smooth, tolerance=1e-9, of_sum=None):
+    """Four results of a filter, and two of a smoother where there are more, are those of `rts_smoother`.
+
+    What is wrong is named with its first wrong place (series, step, entry): a step at which a chunk begins says that
+    the elements of chunks are wrong, not the step.
+    """
+    filtered = smooth.filtered
+    first = (filtered.mean, filtered.covariance, smooth.log_likelihoods, smooth.log_likelihood)
+    wrong = []
+    for name, value, expected in zip(RESULTS, got, (*first, smooth.mean, smooth.covariance), strict=False):
+        value, expected = np.asarray(value), np.asarray(expected)
+        assert value.shape == expected.shape, name
+        allowed = of_sum if of_sum and name == "log-likelihood" else tolerance
+        largest = max(1.0, float(np.max(np.abs(expected))))
+        far = ~np.isclose(value, expected, rtol=0, atol=allowed * largest, equal_nan=True)
+        if far.any():
+            place = tuple(np.argwhere(far)[0].tolist())
+            wrong.append(f"{name} from {place} on: {value[place]:.6g} for {expected[place]:.6g}")
+    assert not wrong, "; ".join(wrong)
+
+
 def sequentially(parts, y):
     """Filter and smoother in float64, step after step with plain NumPy: Kalman forwards, Bryson and Frazier back.
 

@@ -10,7 +10,7 @@ from ensemble.apps.kalman.devices import compiled
 from tests import nvrtc
 from tests.apps.kalman import statsmodels_models
 from tests.apps.kalman.emulation import emulate
-from tests.apps.kalman.models import close, random_parts, with_gaps
+from tests.apps.kalman.models import close, close_results, random_parts, with_gaps
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +33,11 @@ def expected(parts, y, prior="before"):
     return rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
 
 
-def check(got, smooth, tolerance=1e-9):
-    m, P, terms, sums, *smoothed = got
-    close(m, smooth.filtered.mean, tolerance)
-    close(P, smooth.filtered.covariance, tolerance)
-    close(terms, smooth.log_likelihoods, tolerance)
-    close(sums, smooth.log_likelihood, tolerance)
-    if smoothed:
-        close(smoothed[0], smooth.mean, tolerance)
-        close(smoothed[1], smooth.covariance, tolerance)
-
-
 @pytest.mark.parametrize("nx, ny", [(1, 1), (6, 2), (6, 6), (2, 6), (7, 5), (5, 8), (9, 2), (16, 3)])
 def test_chunks_of_any_size_are_the_recursions(on_cpu, nx, ny):
     parts, y, arguments = arguments_of(2, 27, nx, ny)
     smooth = expected(parts, y)
-    check(block_launch.two_filter_blocks(arguments, "chunked"), smooth)
+    close_results(block_launch.two_filter_blocks(arguments, "chunked"), smooth)
     mean, covariance = block_launch.smooth_blocks(
         arguments, smooth.filtered.mean, smooth.filtered.covariance, "chunked"
     )
@@ -61,8 +50,8 @@ def test_prior_at_the_first_observation_and_constant_parts(on_cpu):
     fixed = {name: a[:, :1] if name in "FQR" else a for name, a in parts.items()}
     arguments = (*(fixed[name] for name in ("F", "Q", "H", "R", "u", "d")), y, parts["m0"], parts["P0"], False)
     smooth = expected(fixed, y, "first_observation")
-    check(block_launch.two_filter_blocks(arguments, "chunked"), smooth)
-    check(block_launch.filter_blocks(arguments, None), smooth)
+    close_results(block_launch.two_filter_blocks(arguments, "chunked"), smooth)
+    close_results(block_launch.filter_blocks(arguments, None), smooth)
     for scan in ("chunked", None):
         got = block_launch.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, scan)
         close(got[0], smooth.mean)
@@ -74,7 +63,7 @@ def test_prior_at_the_first_observation_and_constant_parts(on_cpu):
 def test_classical_scans_of_any_size(on_cpu, scan, T):
     parts, y, arguments = arguments_of(2, T, 6, 2)
     smooth = expected(parts, y)
-    check(block_launch.two_filter_blocks(arguments, scan), smooth)
+    close_results(block_launch.two_filter_blocks(arguments, scan), smooth)
     got = block_launch.smooth_blocks(arguments, smooth.filtered.mean, smooth.filtered.covariance, scan)
     close(got[0], smooth.mean)
     close(got[1], smooth.covariance)
@@ -87,7 +76,7 @@ def test_ranges_of_several_devices_of_any_size(on_cpu, cuts):
     ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 30), strict=True)]
     got = time_ranges.two_filter_ranges(ranges, m0, P0, True)
     m, P, terms, sm, sP = (np.concatenate([piece[k] for piece in got], axis=1) for k in (0, 1, 2, 4, 5))
-    check((m, P, terms, sum(piece[3] for piece in got), sm, sP), smooth)
+    close_results((m, P, terms, sum(piece[3] for piece in got), sm, sP), smooth)
 
 
 @pytest.mark.parametrize("family", block_launch.KERNEL_FILES)
@@ -107,7 +96,7 @@ def test_compiles_for_sm_90(dtype, family):
 def test_every_size(on_cpu, nx, ny, dtype, tolerance):
     parts, y, arguments = arguments_of(1, 19, nx, ny, np.dtype(dtype))
     smooth = expected(parts, y)
-    check(block_launch.two_filter_blocks(arguments, "chunked"), smooth, tolerance)
+    close_results(block_launch.two_filter_blocks(arguments, "chunked"), smooth, tolerance)
     states = (smooth.filtered.mean.astype(dtype), smooth.filtered.covariance.astype(dtype))
     got = block_launch.smooth_blocks(arguments, *states, "chunked")
     close(got[0], smooth.mean, tolerance)

@@ -20,7 +20,15 @@ from ensemble.apps.kalman.devices import compiled, split
 from ensemble.scalar import Ensemble
 from tests import nvrtc
 from tests.apps.kalman.emulation import emulate
-from tests.apps.kalman.models import arguments_of, close, exact_observations, random_parts, turned, with_gaps
+from tests.apps.kalman.models import (
+    arguments_of,
+    close,
+    close_results,
+    exact_observations,
+    random_parts,
+    turned,
+    with_gaps,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +60,7 @@ def test_chunks_are_the_sequential_filter_and_smoother(on_cpu, B, T, nx, ny, chu
     prior = "before" if predict_first else "first_observation"
     smooth = rts_smoother(LinearGaussianModel(**parts, prior_at=prior), y)
     m, P, terms, sums, sm, sP = kalman_launch.two_filter_chunks(*arrays, predict_first, chunk)
-    for got, expected in ((m, smooth.filtered.mean), (P, smooth.filtered.covariance), (terms, smooth.log_likelihoods)):
-        close(got, expected)
-    close(sums, smooth.log_likelihood, 1e-13)
-    close(sm, smooth.mean)
-    close(sP, smooth.covariance)
+    close_results((m, P, terms, sums, sm, sP), smooth, of_sum=1e-13)
     F, Q, u = parts["F"], parts["Q"], parts["u"]
     rm, rP = kalman_launch.smooth_chunks(F, Q, u, m, P, chunk)
     close(rm, smooth.mean)
@@ -67,9 +71,7 @@ def test_one_chunk_a_series_is_the_plain_recursion(on_cpu):
     parts, y, arrays = arguments_of(3, 20, 2, 3)
     m, P, terms, sums = kalman_launch.filter_chunks(*arrays, True)
     smooth = rts_smoother(LinearGaussianModel(**parts), y)
-    close(sums, smooth.log_likelihood, 1e-13)
-    close(m, smooth.filtered.mean)
-    close(terms, smooth.log_likelihoods)
+    close_results((m, P, terms, sums), smooth, of_sum=1e-13)
     mean, covariance = kalman_launch.smooth_chunks(parts["F"], parts["Q"], parts["u"], m, P)
     close(mean, smooth.mean)
     close(covariance, smooth.covariance)
@@ -116,12 +118,7 @@ def test_ranges_of_several_devices_are_the_sequential_filter_and_smoother(on_cpu
     ranges = [tuple(a[:, i:j] for a in steps) for i, j in zip((0, *cuts), (*cuts, 300), strict=True)]
     got = time_ranges.two_filter_ranges(ranges, m0, P0, predict_first, 2)
     m, P, terms, sm, sP = (np.concatenate([piece[k] for piece in got], axis=1) for k in (0, 1, 2, 4, 5))
-    close(sum(piece[3] for piece in got), smooth.log_likelihood)
-    close(m, smooth.filtered.mean)
-    close(P, smooth.filtered.covariance)
-    close(terms, smooth.log_likelihoods)
-    close(sm, smooth.mean)
-    close(sP, smooth.covariance)
+    close_results((m, P, terms, sum(piece[3] for piece in got), sm, sP), smooth)
 
 
 @pytest.mark.parametrize("scan", sorted(SCANS))
@@ -134,14 +131,11 @@ def test_scans_over_packed_elements_are_the_sequential_filter_and_smoother(on_cp
     given = (*arrays, predict_first)
     two = level_scans.scan_two_filters(given, scan)
     apart = level_scans.scan_two_filters(given, scan, elsewhere=given)
-    for m, P, terms, sums in (level_scans.scan_filter(given, scan), two[:4], apart[:4]):
-        close(sums, smooth.log_likelihood)
-        close(m, smooth.filtered.mean)
-        close(P, smooth.filtered.covariance)
-        close(terms, smooth.log_likelihoods)
-    for m, P in (level_scans.scan_smoother(given, *two[:2], scan), two[4:], apart[4:]):
-        close(m, smooth.mean)
-        close(P, smooth.covariance)
+    for results in (level_scans.scan_filter(given, scan), two, apart):
+        close_results(results, smooth)
+    m, P = level_scans.scan_smoother(given, *two[:2], scan)
+    close(m, smooth.mean)
+    close(P, smooth.covariance)
 
 
 @pytest.mark.parametrize("prior_at", ["before", "first_observation"])

@@ -28,7 +28,7 @@ BLOCKS = 64
 
 @inlined
 def begun(given: Numbers, stride: int, source: int) -> Register:
-    """What a value begins as: the entry of the matrix at `source`, zero for a negative one."""
+    """Return what a value of the factors begins as: the entry of the matrix at `source`, zero where it is negative."""
     return load(given, source * stride) if source >= 0 else spread(0.0)
 
 

@@ -253,7 +253,7 @@ def _solve(width):
 
 
 def graph_arrays(plan: Elimination, transposed: bool) -> tuple[np.ndarray, ...]:
-    """What `solve_tile` needs to know of the graph."""
+    """Return the arrays of an elimination that `solve_tile` reads, for the matrix or its transpose."""
     rows, columns = (plan.columns, plan.rows) if transposed else (plan.rows, plan.columns)
     lower, upper = (plan.lower_starts, plan.lower), (plan.upper_starts, plan.upper)
     return *lower, *upper, plan.first, plan.diagonal, plan.nested, rows, columns

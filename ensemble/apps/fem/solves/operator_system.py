@@ -50,7 +50,7 @@ class OperatorSystem(TimedSystem):
         return self.refer_to(self.first_residual)
 
     def residual(self, u: Ensemble) -> Ensemble:
-        """A u - b, b being what makes the residual of the initial guess right."""
+        """Compute A u - b; b is A times the initial guess minus its residual, which comes from the assembly."""
         with self.phase("assembly"):
             if self.b is None:
                 guess = self.discretization.initial_guess(u.n_samples, u.dtype)

@@ -41,7 +41,7 @@ class Shapes:
         return Shapes([take(b, at) for b in self.slopes], {ij: take(K, at) for ij, K in self.curvatures.items()})
 
     def converted(self, to: Callable[[Array], Array]) -> Shapes:
-        """The same with `to` applied to every array."""
+        """Return a copy with `to` applied to every array."""
         return Shapes([to(b) for b in self.slopes], {ij: to(K) for ij, K in self.curvatures.items()})
 
     def log_density(self, xi: Sequence[Array]) -> Array:

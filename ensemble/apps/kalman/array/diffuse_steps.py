@@ -110,7 +110,7 @@ class DiffuseState:
 
     @property
     def diffuse_covariance(self) -> Array:
-        """What multiplies kappa."""
+        """Return the part of the covariance that is multiplied by kappa, the infinite variance of the prior."""
         G = self.G
         return product(G, G.mT)
 
@@ -264,7 +264,7 @@ class DiffuseState:
         return xp.where(first_true(score == largest_last(score)), one, zero)
 
     def _rounding(self, terms: Array) -> Array:
-        """What the rounding of sums over `terms`, absolute values, may amount to."""
+        """Bound the rounding of sums whose terms have these absolute values."""
         nx = self.U.shape[-2]
         return (8 * nx * (1 + self.age) * float(array_namespace(terms).finfo(terms.dtype).eps)) * terms
 
