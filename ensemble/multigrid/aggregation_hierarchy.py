@@ -133,9 +133,15 @@ class AggregationHierarchy(Hierarchy):
     def workspace(self, n_samples: int) -> Workspace:
         return Workspace([level.A for level in self.levels], n_samples)
 
-    def apply(
-        self, r: Vectors, out: Vectors | None = None, workspace: Workspace | None = None, norm: Array = None
-    ) -> Array:
+    def apply(self, r: Vectors, out: Vectors | None = None, workspace: Workspace | None = None) -> Array:
+        return self._applied(r, out, workspace, None)
+
+    def precondition(self, r: Vectors, out: Vectors, workspace: Any, norm: Vectors | None = None) -> Vectors:
+        """The product with `r` in `out`; `norm` are the norms of r, if they are known."""
+        found: Vectors = self._applied(r, out, workspace, norm)
+        return found
+
+    def _applied(self, r: Array, out: Array, workspace: Workspace | None, norm: Array) -> Any:
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -145,10 +151,6 @@ class AggregationHierarchy(Hierarchy):
             out[...] = v_cycle(*self.cycle, r.astype(self.dtype), empty_like(r, dtype=self.dtype), workspace)
             return out
         return self.converted(None, r, out, workspace, norm=norm, inner=False)[0]
-
-    def precondition(self, r: Vectors, out: Vectors, workspace: Any, norm: Array = None) -> Array:
-        """The product with `r` in `out`; `norm` are the norms of r, if they are known."""
-        return self.apply(r, out, workspace, norm)
 
     @property
     def takes_norms(self) -> bool:
@@ -160,7 +162,7 @@ class AggregationHierarchy(Hierarchy):
         r: Vectors,
         out: Vectors | None = None,
         workspace: Workspace | None = None,
-        norm: Array = None,
+        norm: Vectors | None = None,
     ) -> Array:
         if self._is_complex or (r.dtype == self.dtype and self.precision.unit is None):
             with in_space(self.space):
@@ -172,7 +174,7 @@ class AggregationHierarchy(Hierarchy):
 
     def converted(
         self, scale: Array, r: Array, out: Array, workspace: Workspace, unit: Array = None,
-        norm: Array = None, inner: bool = True,
+        norm: Vectors | None = None, inner: bool = True,
     ) -> tuple[Any, Any]:  # fmt: skip
         """`converted_v_cycle` on these levels, in units of powers of two: the hierarchy's, or `unit` in their place."""
         if unit is None:
