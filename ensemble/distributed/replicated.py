@@ -28,7 +28,7 @@ from ensemble.multigrid.relaxation import ChebyshevSmoother
 __all__ = ["ReplicatedLevels"]
 
 MOST_BYTES = 48 << 20
-"""Values that a device reads in the time of an exchange, about 15 us (`benchmarks distributed-device`)."""
+"""Values of a level that a device reads in the time of an exchange, about 15 us (`benchmarks distributed-device`)."""
 
 MOST_ROWS = 1 << 15
 """Rows of a level that set-up may gather on every rank."""
@@ -118,7 +118,8 @@ def _(A: RankMatrix, levels: list[Level], coarse: Any) -> tuple[list[Level], Any
     if A.rows.comm.size == 1 or device_messages_for(A.rows.comm, A.values) is None:
         return levels, coarse
     for k in range(1, len(levels) - 1):
-        if is_worth_whole(levels[k].A):
+        each = levels[k].A
+        if each.shape[0] <= MOST_ROWS and each.nnz * each.n_samples * each.dtype.itemsize <= MOST_BYTES:
             return with_whole_levels(levels, k, coarse)
     return levels, coarse
 
@@ -129,9 +130,3 @@ def with_whole_levels(levels: list[Level], k: int, coarse: Any) -> tuple[list[Le
     ghosts = above.P.halo.ghosts
     above.P = FilledProlongator(above.P)
     return [*levels[: k - 1], above, levels[k]], ReplicatedLevels(levels[k:], coarse, ghosts)
-
-
-def is_worth_whole(A: RankMatrix) -> bool:
-    """Whether reading what other ranks hold of the matrix takes less time than an exchange."""
-    others = A.nnz * (A.rows.comm.size - 1) // A.rows.comm.size
-    return bool(A.shape[0] <= MOST_ROWS and others * A.n_samples * A.dtype.itemsize <= MOST_BYTES)

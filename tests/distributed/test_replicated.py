@@ -1,12 +1,10 @@
 """Coarse levels that every rank holds whole give the bits of those over ranks."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from ensemble.distributed.halo import Halo
-from ensemble.distributed.replicated import MOST_BYTES, MOST_ROWS, is_worth_whole, with_whole_levels
+from ensemble.distributed.replicated import with_whole_levels
 from ensemble.krylov import cg
 from ensemble.multigrid import smoothed_aggregation
 from tests.distributed.systems import box, distributed_system, right_hand_side
@@ -42,19 +40,3 @@ def test_whole_levels_change_no_bit(mpi, options):
     assert by_ranks > whole == 5
     for by_ranks, whole in zip(found[:2], found[2:], strict=True):
         np.testing.assert_array_equal(by_ranks.samples, whole.samples)
-
-
-@pytest.mark.parametrize(
-    "ranks, n_rows, n_bytes, whole",
-    [
-        (2, 100, 2 * MOST_BYTES, True),  # a rank has the half itself
-        (2, 100, 2 * MOST_BYTES + 16, False),
-        (4, 100, 4 * MOST_BYTES // 3, True),
-        (4, 100, 2 * MOST_BYTES, False),
-        (2, MOST_ROWS + 1, 8, False),
-    ],
-)
-def test_a_level_is_whole_where_what_others_hold_is_read_in_the_time_of_a_message(ranks, n_rows, n_bytes, whole):
-    rows = SimpleNamespace(comm=SimpleNamespace(size=ranks))
-    A = SimpleNamespace(rows=rows, shape=(n_rows, n_rows), nnz=n_bytes // 8, n_samples=2, dtype=np.dtype(np.float32))
-    assert is_worth_whole(A) == whole
