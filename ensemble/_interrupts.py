@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-__all__ = ["apart", "checked", "ending", "go_on", "held", "released", "shielded", "take"]
+__all__ = ["apart", "checked", "ending", "go_on", "held", "postpone", "released", "shielded", "take"]
 
 Result = TypeVar("Result")
 
@@ -92,6 +92,16 @@ def take() -> None:
     if _HELD.came and _HELD.handler is not None:
         _HELD.came = False
         _HELD.handler(signal.SIGINT, None)
+
+
+def postpone() -> None:
+    """Take an interrupt again at the end of the `held` block: one that `released` let through, and was caught there.
+
+    Without such a block it is raised here.
+    """
+    if not _HELD.depth or threading.current_thread() is not threading.main_thread():
+        raise KeyboardInterrupt
+    _HELD.came = True
 
 
 class _Call:

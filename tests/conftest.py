@@ -193,8 +193,9 @@ def as_device(on_cpu, monkeypatch):
     from ensemble._compile import registry
     from ensemble._kernels.krylov.device_scalars import scalars
     from ensemble._kernels.multigrid import galerkin
-    from ensemble.krylov import _iteration
+    from ensemble.krylov import _device, _iteration
     from ensemble.krylov.host_scalars import gmres
+    from ensemble.multigrid import repeated
 
-    for module in (registry, galerkin, scalars, _iteration, gmres):
+    for module in (registry, galerkin, scalars, _device, _iteration, gmres, repeated):
         monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")

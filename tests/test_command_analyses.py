@@ -282,3 +282,53 @@ def test_wrong_options_of_a_table_are_one_line(folder, capsys, table, message):
 def test_errors_of_the_model_are_named_with_their_line(folder, capsys, name):
     status, _, err = ensemble(capsys, name, "model.py:wrong", *([] if name == "rare" else ["-n", 64]))
     assert status == 2 and "nothing" in err and len(err.strip().splitlines()) == 1
+
+
+PROGRAM = """
+[study]
+n = 32
+
+[inputs]
+a = {distribution = "norm", loc = 1.0, scale = 0.2}
+b = {distribution = "norm"}
+
+[program]
+command = "awk '{print 3 * $1 + $2}' in.txt"
+template = "template"
+keep = "none"
+
+[program.outputs]
+y = "stdout.txt"
+
+[rare]
+threshold = 6.0
+event = "above"
+n_per_level = 100
+max_runs = 1
+"""
+
+
+@pytest.mark.parametrize("name", ["sensitivity", "chaos", "rare"])
+def test_a_program_of_a_table_is_a_model_of_every_analysis(folder, capsys, name):
+    """Given as FILE.py:FUNCTION, or as the table [program] alone."""
+    (folder / "template").mkdir()
+    (folder / "template" / "in.txt").write_text("{{a}} {{b}}\n")
+    (folder / "program.toml").write_text(PROGRAM)
+    (folder / "python.py").write_text("def y(x):\n    return {'y': 3 * x.a + x.b}\n")
+    (folder / "python.toml").write_text(PROGRAM.partition("[program]")[0] + "[rare]" + PROGRAM.partition("[rare]")[2])
+    assert exit_status([name, "-c", "program.toml", "--json", "--quiet"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert exit_status([name, "python.py:y", "-c", "python.toml", "--json", "--quiet"]) == 0
+    expected = json.loads(capsys.readouterr().out)
+    if name == "rare":
+        assert found["probability"] == pytest.approx(expected["probability"], rel=1e-3)
+    else:
+        first, wanted = (one["outputs"]["y"]["first"] for one in (found, expected))
+        for one in ("a", "b"):
+            number = (lambda value: value["value"]) if name == "sensitivity" else float
+            assert number(first[one]) == pytest.approx(number(wanted[one]), rel=1e-3)
+
+
+def test_an_analysis_of_nothing_asks_for_a_model(folder, capsys):
+    assert exit_status(["sensitivity"]) == 2
+    assert "or FILE.py:FUNCTION a model; got none" in capsys.readouterr().err

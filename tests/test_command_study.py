@@ -361,7 +361,39 @@ def test_a_store_of_a_program_is_not_resumed_by_the_command(folder, capsys):
     inputs = en.Inputs(load=stats.norm())
     en.propagate(lambda x: x.load, inputs, 8, store="run.zarr", progress=False)
     status, _, err = ensemble(capsys, "resume", "run.zarr")
-    assert status == 2 and "propagate(..., resume=True)" in err
+    assert status == 2 and "Call propagate(..., resume=True)" in err
+    en.uq.mcmc(lambda z: -0.5 * en.xp.sum(z * z, axis=0), 2, 50, seed=1, store="chain.zarr", progress=False)
+    status, _, err = ensemble(capsys, "resume", "chain.zarr")
+    assert status == 2 and "Call mcmc(..., resume=True)" in err
+    status, out, _ = ensemble(capsys, "status", "chain.zarr")
+    assert status == 0 and "again" not in out
+
+
+def made_by(maker, store):
+    """A study of a store, with failed samples, by a command or a function."""
+    inputs = en.Inputs(load=stats.norm())
+
+    def model(x):
+        x.fail(x.load > 1.0)
+        return x.load
+
+    options = {"store": store, "seed": 1, "progress": False}
+    if maker == "propagate":
+        en.propagate(model, inputs, 64, **options)
+    elif maker == "sobol_indices":
+        en.sobol_indices(model, inputs, 16, **options)
+    else:
+        en.uq.shapley_effects(model, inputs, 16, **options)
+
+
+@pytest.mark.parametrize("maker", ["propagate", "sobol_indices", "shapley_effects"])
+def test_status_names_what_goes_on_with_a_study_of_a_program(folder, capsys, maker):
+    """Not `ensemble resume`, which goes on with studies of `ensemble run` alone."""
+    made_by(maker, "run.zarr")
+    status, out, _ = ensemble(capsys, "status", "run.zarr")
+    assert status == 1 and "ensemble resume" not in out
+    assert f"again: {maker}(..., store='run.zarr', resume=True, retry_failed=True)" in out
+    assert " failed: no reason was given" in out
 
 
 def test_a_changed_model_is_refused_unless_forced(folder, capsys):

@@ -12,7 +12,8 @@ from ensemble._compile.allocation import new
 from ensemble._compile.lanes.arithmetic import add_terms, lane, zero_sums
 from ensemble._compile.lanes.types import load, splat, store, zeros
 from ensemble._compile.loops import native_call
-from ensemble._compile.numba import compiled, compiled_procedure, inner, spliced
+from ensemble._compile.loops.translation import loop_module
+from ensemble._compile.numba import compiled, compiled_procedure, compiled_unrolled, inner, spliced
 from ensemble._compile.work_sharing import ONE_THREAD
 
 U = np.uint64
@@ -63,6 +64,8 @@ def every_statement(x, whole, flags, table, n, up, least, out, counts, seen):
         out[i, 0] = total + work[0] + work[1] + work[2]
         out[i, 1] = smallest(x[i], least) + smallest(i, n, 2) + max(total, least) + abs(x[i]) + np.sqrt(x[i] ** 2)
         out[i, 2] = table[i % 2][1] + float(first) - last if found else table[-1, 0]
+        out[i, 0] += np.float64(x[i] > least) * (np.ceil(4.0 * x[i]) - np.floor(3.0 * x[i])) + np.trunc(-2.5 * x[i])
+        out[i, 1] += 0.0 if x[i] - x[i] or not least else 0.5
         counts[i, 0] = count + 100 * j
         counts[i, 1] = other[0] * 10 + other[1]
         counts[i, 2] = (i ^ 5) + (i << 2) + (i >> 1) + (i & 3) + (i | 8) + ~SHIFT
@@ -331,6 +334,31 @@ def test_a_procedure_is_called_by_its_address():
 
 def test_arrays_lie_in_memory_as_the_code_reads_them():
     assert native_call.can_call()
+
+
+def marks_of(function, *arguments):
+    """How many loops are not unrolled, and whether they have no packed instructions."""
+    text = loop_module(function._function, native_call.kinds_of(arguments), function._form)
+    return text.count("!llvm.loop !"), "vectorize.enable" in text
+
+
+def test_loops_are_unrolled_where_numbers_are_computed_one_by_one():
+    def loop(x, counts):
+        for i in prange(x.size):
+            for k in range(i):
+                x[i] += x[k]
+            for k in range(i):
+                counts[i] += counts[k]
+
+    def lanes(x):
+        for i in prange(x.size // 4):
+            store(x, i * 4, 2.0 * load(x, i * 4, 4))
+
+    x, counts = np.ones(8), np.ones(8, np.int64)
+    assert marks_of(compiled(loop), x, counts) == (1, False)
+    assert marks_of(compiled(lanes), x) == (1, False)
+    assert marks_of(compiled_unrolled(lanes), x) == (0, False)
+    assert marks_of(compiled_procedure(loop), x, counts) == (3, True)
 
 
 def test_memory_of_rounds_ends():

@@ -25,7 +25,8 @@ def started(commands: Any, name: str, text: str, more: str) -> Any:
     """A parser with what the three commands share."""
     parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}")
     add = parser.add_argument
-    add("source", metavar=SOURCE, help="a model, which is run; or a store, whose samples are read and no model is run")
+    help_text = "a model, which is run, by default the table [program] of -c; or a store, whose samples are read"
+    add("source", nargs="?", metavar=SOURCE, help=help_text)
     add("-c", "--config", type=Path, metavar="FILE.toml", help=f"the inputs, and options under [study] and [{name}]")
     add("--seed", type=at_least(0, None), metavar="K", help="seed of the sampler (default: 1)")
     add("--ensemble-size", type=size, metavar="S", help="samples in one call of the model")

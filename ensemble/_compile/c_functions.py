@@ -11,7 +11,10 @@ from numba.extending import intrinsic
 from ensemble._compile.instructions import unpacked
 from ensemble._compile.lanes.types import data_of
 
-__all__ = ["call_bounds", "call_elements", "call_part", "call_prune", "call_rows", "call_velocities", "pointer_at"]
+__all__ = [
+    "call_bounds", "call_elements", "call_loop", "call_part", "call_prune", "call_rounds", "call_rows",
+    "call_velocities", "pointer_at",
+]  # fmt: skip
 
 
 @intrinsic
@@ -80,3 +83,9 @@ call_elements = _caller(types.int64)
 
 call_part = _caller(types.int64)
 """``(address, places, part, n_samples, first)``: rows of one part; see `_kernels/fem/form_loops.py`."""
+
+call_rounds = _caller(types.int64)
+"""``(address, words)``: how many rounds a loop has for arguments that lie as words at an address; see `reader.py`."""
+
+call_loop = _caller(types.int64)
+"""``(address, words, low, high)``: the rounds `low` to `high` of such a loop."""

@@ -15,6 +15,7 @@ __all__ = [
     "counted",
     "declared",
     "instruction",
+    "keep_rolled",
     "packed",
     "smaller",
     "stack_slot",
@@ -73,6 +74,20 @@ def stack_slot(builder: Any, kind: Any, value: Any = None) -> Any:
     if value is not None:
         builder.store(value, place)
     return place
+
+
+def keep_rolled(module: ir.Module, branches: Sequence[Any], scalar: bool) -> None:
+    """Tell LLVM not to unroll the loop to whose start `branches` lead, unless it knows the number of rounds.
+
+    Nor does it make packed instructions of the rounds of a loop that stays `scalar`.
+    """
+    properties: list[Any] = [["llvm.loop.unroll.runtime.disable"]]
+    if scalar:
+        properties.append(["llvm.loop.vectorize.enable", ir.IntType(1)(0)])
+    node = module.add_metadata([ir.IntType(64)(len(module.metadata)), *properties])
+    node.operands = (node, *node.operands[1:])  # the name of a loop refers to itself
+    for branch in branches:
+        branch.set_metadata("llvm.loop", node)
 
 
 @contextlib.contextmanager

@@ -30,13 +30,16 @@ from ensemble._compile.loops.native_call import (
     SMALL,
     Kind,
     can_call,
-    guards_of,
+    flat_types,
     kinds_of,
     native,
+    table_of,
 )
+from ensemble._compile.loops.reader import reader_code
 from ensemble._compile.loops.scope import TranslationError
-from ensemble._compile.loops.translation import last_loop, loop_code
+from ensemble._compile.loops.translation import Form, last_loop, loop_code
 from ensemble._compile.machine_code import Code
+from ensemble._compile.recording import note, note_gap, recordings
 from ensemble._interrupts import shielded
 
 __all__ = [
@@ -62,7 +65,7 @@ def one_thread() -> Iterator[None]:
 
 
 def part_by_numba(function: Callable[..., Any], kinds: Sequence[Kind]) -> Any:
-    """Compile ``part`` of `loops.translation.loop_module` by Numba, as a C function that returns an integer."""
+    """Compile ``part(*arguments, low, high)`` of `loop_module` by Numba, as a C function that returns an integer."""
     names: list[str] = []
     flat: list[types.Type] = []
 
@@ -93,13 +96,15 @@ MOST_FORMS = 64
 class WorkSharing:
     """A function that is compiled when it is first called, and for every new kind of arguments."""
 
-    def __init__(self, function: Callable[..., None], options: dict[str, Any], alone: bool = False) -> None:
+    def __init__(self, function: Callable[..., None], options: dict[str, Any], form: Form) -> None:
         functools.update_wrapper(self, function)
-        self._function, self._options, self._alone = function, options, alone
+        self._function, self._options, self._form, self._alone = function, options, form, form.alone
         self._translated: list[tuple[dict[int, Any], Any]] = []
         """For each form of arguments: the compiled function by `threads`, and what it refers to."""
         self._codes: dict[tuple[Kind, ...], Code] = {}
         """Machine code by the kinds of arguments: forms of one kind share it."""
+        self._called: dict[tuple[Kind, ...], Code] = {}
+        """The same, for callers by `address`."""
         self._refused: set[tuple[Kind, ...]] = set()
         """Kinds of arguments for which Numba compiles the function."""
         self.by_numba = ""
@@ -117,10 +122,14 @@ class WorkSharing:
         threads = ONE_THREAD if self._alone else threads
         for calls, _ in self._translated:
             if found := calls[threads](*arguments):
+                if recordings:
+                    note(calls[threads], arguments)
                 return found - 1
         made = None if self.by_numba and not self._translated else self._translate(arguments)
         if made is not None and (found := made[0][threads](*arguments)):
+            note(made[0][threads], arguments)
             return found - 1
+        note_gap()
         alone = threads == ONE_THREAD or (threads == BY_SIZE and not any_is_large(arguments))
         with one_thread() if alone and not self._alone else contextlib.nullcontext():
             return self.dispatcher(*arguments)
@@ -129,6 +138,8 @@ class WorkSharing:
         """The same on threads `BY_SIZE`."""
         for calls, _ in self._translated:
             if found := calls[BY_SIZE](*arguments):
+                if recordings:
+                    note(calls[BY_SIZE], arguments)
                 return found - 1
         return self(*arguments, threads=BY_SIZE)
 
@@ -140,20 +151,22 @@ class WorkSharing:
             self.dispatcher.compile(tuple(numba.typeof(argument) for argument in arguments))
 
     def address(self, *arguments: Any) -> int:
-        """Where the function for arguments of these kinds lies: ``part`` of `loops.translation.loop_module`."""
+        """Where ``part(*arguments, low, high)`` of `loop_module` lies for arguments of these kinds, and stays."""
         kinds = kinds_of(arguments)
         assert kinds is not None
         try:
-            return self._code(kinds)["part"]
+            if kinds not in self._called:
+                self._called[kinds] = loop_code(self._function, kinds, self._form._replace(in_words=False))
+            return self._called[kinds]["part"]
         except TranslationError as why:
             self.by_numba = str(why)
             self._c_function = part_by_numba(self._function, kinds)
             return int(self._c_function.address)
 
     def _code(self, kinds: tuple[Kind, ...]) -> Code:
-        """The machine code for arguments of these kinds; it stays, so that its address may be passed on."""
+        """The machine code for arguments of these kinds; it stays."""
         if kinds not in self._codes:
-            self._codes[kinds] = loop_code(self._function, kinds, self._alone)
+            self._codes[kinds] = loop_code(self._function, kinds, self._form)
         return self._codes[kinds]
 
     def _translate(self, arguments: tuple[Any, ...]) -> tuple[dict[int, Any], Any] | None:
@@ -169,22 +182,26 @@ class WorkSharing:
             self.by_numba = str(why)
             self._refused.add(kinds)
             return None
-        numbers, held = guards_of(arguments)
+        places = reader_code()["call"], code.get("count"), code["part"], len(flat_types(kinds))
         modes = (ALL_THREADS, ONE_THREAD, BY_SIZE)
-        calls = {mode: native(code["call"], numbers, ONE_THREAD if self._alone else mode) for mode in modes}
+        rows, held = table_of(arguments, kinds)
+        calls = {mode: native(*places, rows, ONE_THREAD if self._alone else mode) for mode in modes}
         made = calls, held
         self._translated = [*self._translated, made][-MOST_FORMS:]
         return made
 
 
-def work_sharing(function: Callable[..., None], **options: Any) -> WorkSharing:
-    """Compile a function that ends in ``for i in prange(n)``; `options` are Numba's."""
-    return WorkSharing(function, options)
+def work_sharing(function: Callable[..., None], *, unrolled: bool = False, **options: Any) -> WorkSharing:
+    """Compile a function that ends in ``for i in prange(n)``; `options` are Numba's.
+
+    `unrolled` is for short loops that are measured to be faster so: see `Statements.unroll_where_it_pays`.
+    """
+    return WorkSharing(function, options, Form(alone=False, unrolled=unrolled))
 
 
-def procedure(function: Callable[..., None], **options: Any) -> WorkSharing:
-    """Compile a function that runs on the calling thread; `options` are Numba's.
+def procedure(function: Callable[..., None], *, unrolled: bool = False, **options: Any) -> WorkSharing:
+    """Compile a function that runs on the calling thread; `options` are Numba's, `unrolled` as of `work_sharing`.
 
     It returns nothing or an integer that is not negative.
     """
-    return WorkSharing(function, options, alone=True)
+    return WorkSharing(function, options, Form(alone=True, unrolled=unrolled))

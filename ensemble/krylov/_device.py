@@ -1,4 +1,4 @@
-"""The solve loop with scalars on a device, the same for all methods.
+"""The solve loop with scalars on a device, the same for all methods; and the same for programs of the host.
 
 Work is queued some iterations ahead, recorded as a CUDA graph. The host fetches the statuses now and then: to verify
 candidates when no sample runs on, to compact, and to end.
@@ -6,11 +6,15 @@ candidates when no sample runs on, to compact, and to end.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ensemble._backend import to_numpy
+from ensemble._backend import backend_of, to_numpy
+from ensemble._compile.numba import SMALL, thread_count
+from ensemble._compile.programs import Program
 from ensemble._compile.streams import CudaGraph, own_stream
 from ensemble._kernels.krylov.device_scalars.scalars import (
     BREAKDOWN,
@@ -21,9 +25,11 @@ from ensemble._kernels.krylov.device_scalars.scalars import (
     STAGNATED,
     on_device,
 )
+from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.krylov._iteration import KrylovIteration
 from ensemble.krylov._replay import Replay, found_replay, keep_replay, parts_of, release_launches, separate_solution
 from ensemble.krylov.result import Status
+from ensemble.linalg import CrsMatrix
 
 OUTCOMES = {
     CONVERGED: Status.converged,
@@ -66,10 +72,22 @@ class DeviceLoop:
         self.n_parts = len(state.parts)
         self.ahead = 2 * self.n_parts  # keeps the device busy while the graph is recorded
 
+    def recorder(self, part: Callable[[], None], record: bool) -> Any:
+        """Make what records a part of an iteration, and repeats it."""
+        return CudaGraph(part, record)
+
+    def stream(self) -> contextlib.AbstractContextManager[bool]:
+        """A block of work where the vectors are; whether it can be recorded there."""
+        return own_stream(self.state.x)
+
+    def make_scalars(self, shared: tuple[Any, ...]) -> Any:
+        """Make the scalars of a stage."""
+        return self.state.device_scalars(shared, self.rows)
+
     def solve(self) -> None:
         """Run to the end, stage by stage."""
         state = self.state
-        with own_stream(state.x) as record:
+        with self.stream() as record:
             if not state.active.any() or self.max_iterations == 0:
                 return
             self.rows, self.status = state.initial_rows(), np.full(state.active.size, RUNNING)
@@ -84,15 +102,15 @@ class DeviceLoop:
         status = np.where(state.active, self.status, CONVERGED)  # finished samples: any outcome
         norms = np.stack([getattr(state, name)[state.samples] for name in NORMS])
         shared = (status, self.first, norms, self.max_iterations, state.x, state.best_vectors())
-        state.scalars = state.device_scalars(shared, self.rows)
+        state.scalars = self.make_scalars(shared)
         replay = None if parts is None else found_replay(state, parts, self.max_iterations)
         if replay is not None:
             replay.take_over(state)
             self.parts = replay.graphs
         else:
-            self.parts = [CudaGraph(getattr(state, part), record) for part in state.parts]
+            self.parts = [self.recorder(getattr(state, part), record) for part in state.parts]
         self.part = 0  # the next one
-        self.end_cycle = CudaGraph(state.end_cycle, record)
+        self.end_cycle = self.recorder(state.end_cycle, record)
         compact = False
         while not compact:
             self.queue_ahead()
@@ -184,3 +202,45 @@ class DeviceLoop:
             kept = np.flatnonzero(state.active)
             self.rows, self.status = np.array(to_numpy(state.scalars.rows))[:, kept], self.status[kept]
             state.compact(kept)
+
+
+def runs_as_program(state: KrylovIteration, max_iterations: int, callback: Any) -> bool:
+    """Whether a solve on the host repeats its iterations as a program, on one thread.
+
+    They can be for independent samples, a matrix in NumPy and a preconditioner whose application is nothing but loops.
+    It serves where calls from Python would take longer than these loops.
+    """
+    A, b = state.A, state.b
+    if callback is not None or state.coupled or max_iterations > LONGEST_HISTORY or not state.has_program:
+        return False
+    if not isinstance(A, CrsMatrix) or not state.M.repeats_on_host or A.space is not SERIAL:
+        return False
+    if backend_of(A.values, b) != "numba" or A.values.dtype != b.dtype or b.dtype.kind != "f" or not b.size:
+        return False
+    return A.values.size <= SMALL or (b.size <= SMALL and thread_count() == 1)
+
+
+class ProgramLoop(DeviceLoop):
+    """The same on the host, for iterations that a program repeats: it stops as soon as there is something to decide."""
+
+    def recorder(self, part: Callable[[], None], record: bool) -> Any:
+        return Program(part, record)
+
+    def stream(self) -> contextlib.AbstractContextManager[bool]:
+        return contextlib.nullcontext(True)
+
+    def make_scalars(self, shared: tuple[Any, ...]) -> Any:
+        return self.state.program_scalars(shared, self.rows)
+
+    def queue_ahead(self) -> None:
+        """Iterate until no sample runs, or few enough for the others to be taken out."""
+        n_running = self.state.scalars.n_running
+        few = n_running[0] // 2 if self.may_compact else 0
+        while n_running[0] > 0:
+            self.queue_part()
+            if 0 < n_running[0] <= few:
+                break
+
+    def iterations_needed(self, fetched: Fetched, running: np.ndarray) -> int:
+        """Any number: `queue_ahead` looks at each iteration."""
+        return 1

@@ -8,6 +8,7 @@ what the three owe each other.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from ensemble.linalg.reordering import restored_vectors
 
 WORTH_COMPACTING = 3
 """Iterations that must lie ahead before finished samples are taken out of the vectors and matrices."""
-
 
 Entry = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Samples, their iterations, and residual norms."""
@@ -65,6 +65,8 @@ class KrylovIteration:
     stays_on_device = True
     """Whether there are scalars on a device; vectors may be there without them."""
 
+    has_program = False  # scalars that a program of the host repeats
+
     scalars: Any
 
     def __init__(self, system: LinearSystem) -> None:
@@ -82,7 +84,6 @@ class KrylovIteration:
         zero = self.zero_samples(norm_b)
         self.x0 = x0 if x0 is None or not zero.any() else with_zeros(x0, zero)
         self.x[...] = 0.0 if x0 is None else self.x0
-        self.workspace = self.M.workspace(n_samples)
         if system.x0 is None:
             self.r[...] = self.b
         else:
@@ -115,6 +116,11 @@ class KrylovIteration:
         self.solutions: Any = None  # of all samples, once the solve has ended
 
     # --- vectors
+    @cached_property
+    def workspace(self) -> Any:
+        """What the preconditioner needs beside its vectors, made where no recorded solve has it."""
+        return self.M.workspace(self.samples.size)
+
     def zero_samples(self, norm_b: np.ndarray) -> np.ndarray:
         """Mark samples of b that are all zeros: their solution is zero, whatever x0 is."""
         if norm_b.all():
@@ -173,6 +179,10 @@ class KrylovIteration:
     def many_vectors(self) -> tuple[tuple[Array, ...], Array]:
         """The vectors of `many_iterations` and its scratch."""
         return tuple(getattr(self, name) for name in self.many), getattr(self, self.scratch[-1])
+
+    def program_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> QueuedScalars:
+        """Make the scalars of this solve for a program, as `device_scalars` does for a device."""
+        raise NotImplementedError
 
     def initial_rows(self) -> np.ndarray:
         """Return the scalars at the start of a device solve, shape (n_rows, n_samples)."""
@@ -300,7 +310,7 @@ class KrylovIteration:
             memory = self.A.space.vector(like) if name in self.multiplied else empty_like(like)
             setattr(self, name, memory)
         self.samples, self.active = self.samples[kept], self.active[kept]
-        self.workspace = self.M.workspace(kept.size)
+        vars(self).pop("workspace", None)
 
     # --- the end
     def failed(self) -> np.ndarray:

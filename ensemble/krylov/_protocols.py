@@ -2,13 +2,15 @@
 
 A method has three parts. Its *iteration*, a `KrylovIteration`, holds vectors and says in which order they change. Its
 *scalars* hold step lengths, norms and the decisions that depend on them, for each sample: `HostScalars` as NumPy
-arrays, `DeviceScalars` in device memory. The *loop*, `solve_on_host` or `DeviceLoop`, is the same for all methods.
+arrays, `DeviceScalars` in device memory, `CgProgramScalars` in arrays that a program of the host repeats. The *loop*,
+`solve_on_host`, `DeviceLoop` or `ProgramLoop`, is the same for all methods.
 
 ============================  =================================  ======================================
 who asks                      whom                               for
 ============================  =================================  ======================================
 `solve_on_host`               the scalars, `LoopScalars`         steps, an end, compaction
 `DeviceLoop`, `Replay`        the scalars, `QueuedScalars`       statuses, norms, rows to begin from
+`ProgramLoop`                 the same, on the host              and how many samples run
 the scalars on the host       the iteration, `SolveState`        samples, norms, outcomes, kept iterates
 the iteration of one method   its own scalars                    its own steps: no two methods share them
 ============================  =================================  ======================================

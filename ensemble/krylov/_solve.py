@@ -9,7 +9,7 @@ import numpy as np
 
 from ensemble._check import require_callable
 from ensemble._kernels.sparse.row_sums import SERIAL, in_space
-from ensemble.krylov._device import DeviceLoop, runs_on_device
+from ensemble.krylov._device import DeviceLoop, ProgramLoop, runs_as_program, runs_on_device
 from ensemble.krylov._iteration import KrylovIteration, stop_requested
 from ensemble.krylov._ranges import in_other_units
 from ensemble.krylov._system import LinearSystem
@@ -46,6 +46,8 @@ def iterate(state: KrylovIteration, max_iterations: int, compact: bool, callback
     try:
         if runs_on_device(state, max_iterations, callback):
             DeviceLoop(state, max_iterations, may_compact).solve()
+        elif runs_as_program(state, max_iterations, callback):
+            ProgramLoop(state, max_iterations, may_compact).solve()
         else:
             solve_on_host(state, max_iterations, may_compact, callback)
     finally:

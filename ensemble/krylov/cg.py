@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._compile.kept_memory import empty_like
 from ensemble._kernels.krylov.device_scalars.cg import CgScalars
+from ensemble._kernels.krylov.program_scalars import CgProgramScalars
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Operator, Values
 from ensemble.krylov._iteration import KrylovIteration
@@ -104,6 +105,7 @@ class CgIteration(KrylovIteration):
     scratch = ("z",)
     multiplied = ("x", "p")
     many = ("x", "r", "p")
+    has_program = True
     p: Array
     z: Array
     q: Array = None
@@ -113,6 +115,7 @@ class CgIteration(KrylovIteration):
         self.p, self.z = self.A.space.vector(self.b), empty_like(self.b)
         if flexible:
             self.q, self.vectors = empty_like(self.b), (*self.vectors, "q")
+            self.has_program = False
 
     def iterate(self) -> None:
         """p = M r + beta p, x += alpha p, r -= alpha A p."""
@@ -152,3 +155,7 @@ class CgIteration(KrylovIteration):
     def device_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> CgScalars:
         """alpha, beta and r . z as device arrays."""
         return CgScalars(*state, rows=rows)
+
+    def program_scalars(self, state: tuple[Any, ...], rows: np.ndarray) -> CgProgramScalars:
+        """alpha, beta and r . z as arrays of a program."""
+        return CgProgramScalars(*state, rows=rows)

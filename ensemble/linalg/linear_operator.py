@@ -73,6 +73,9 @@ class LinearOperator:
         An array of the library and on the device in which products are computed.
     queues_kernels : bool
         Whether `precondition` on a device does nothing but queue kernels, so that a CUDA graph may record it.
+    repeats_on_host : bool
+        Whether `precondition_dot` on NumPy arrays does nothing but call compiled loops, so that a program of
+        `ensemble._compile.programs` may repeat it.
     has_partial_dots : bool
         Whether there is `apply_dot_partials`.
     takes_norms : bool
@@ -99,6 +102,7 @@ class LinearOperator:
     sample_set: SampleSet | None = None
     reference_array: Any = None
     queues_kernels = False
+    repeats_on_host: Any = False
     has_partial_dots = False
     takes_norms: Any = False
     takes_samples = True

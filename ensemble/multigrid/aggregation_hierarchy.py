@@ -35,6 +35,7 @@ from ensemble.multigrid.relaxation import (
     inverse_diagonal,
     largest_eigenvalue,
 )
+from ensemble.multigrid.repeated import repeated_cycle
 from ensemble.multigrid.strength import StrongGraph
 
 SmootherOption = Chebyshev | Jacobi | GaussSeidel
@@ -130,6 +131,17 @@ class AggregationHierarchy(Hierarchy):
                 parts += [*found, level.smoother]
         return None if self.double is not None else tuple(parts)
 
+    @property
+    def repeats_on_host(self) -> bool:
+        if self.double is not None or self.space is not SERIAL or self._is_complex:
+            return False
+        return type(self.levels[0].smoother) is ChebyshevSmoother and all(
+            type(level.A) is CrsMatrix
+            and type(level.P) in (CrsMatrix, type(None))
+            and type(level.smoother) in (ChebyshevSmoother, type(None))
+            for level in self.levels
+        )
+
     def workspace(self, n_samples: int) -> Workspace:
         return Workspace([level.A for level in self.levels], n_samples)
 
@@ -164,6 +176,9 @@ class AggregationHierarchy(Hierarchy):
         workspace: Workspace | None = None,
         norm: Vectors | None = None,
     ) -> Array:
+        cycle = None if out is None else repeated_cycle(self, r)
+        if cycle is not None and out is not None:
+            return cycle(r, out)[1]
         if self._is_complex or (r.dtype == self.dtype and self.precision.unit is None):
             with in_space(self.space):
                 return dot(r, self.apply(r, out, workspace), None)
@@ -238,7 +253,7 @@ class AggregationHierarchy(Hierarchy):
             A = A.to_crs()
         self.levels[0].A, self.precision = finest_matrix(A, self.precision)
         self._units, self._cycle = {}, None  # the old matrix is not kept
-        self.replays.clear()
+        self.forget_recordings()
         self._fill()
         self.hold_in_double(A)
         return self

@@ -9,6 +9,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._compile.numba import output
+from ensemble._compile.recording import aside
 from ensemble._kernels.multigrid.dense import ASYMMETRY, dense_inverses, dense_product
 from ensemble._typing import Array, Ids
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Factorization, SymmetricCrsMatrix
@@ -93,11 +94,16 @@ class CoarseSolver:
         """The coarse solution for a right-hand side of shape (n, n_samples)."""
         if self.factors is None:
             return dense_product(self.inverse, b, out)
-        wide, x = b.astype(np.float64, copy=False), output(out, b.shape, b.dtype)
-        x[...] = self.factors.apply(wide)
+        x = output(out, b.shape, b.dtype)
+        aside(functools.partial(self._factored, b, x))
+        return x
+
+    def _factored(self, b: Array, x: Array) -> None:
+        """`apply` with factors of some samples."""
+        assert self.factors is not None
+        x[...] = self.factors.apply(b.astype(np.float64, copy=False))
         if self.others.size:
             x[:, self.others] = dense_product(self.inverse, np.ascontiguousarray(b[:, self.others]), None)
-        return x
 
     def take_samples(self, samples: Ids) -> CoarseSolver:
         """The solver of the samples named."""

@@ -18,6 +18,7 @@ from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
 from ensemble.multigrid.coarse import CoarseSolver
+from ensemble.multigrid.repeated import repeated_cycle
 
 
 class Hierarchy(LinearOperator, ABC):
@@ -56,8 +57,19 @@ class Hierarchy(LinearOperator, ABC):
         """Recorded solves with this hierarchy on a device; see `ensemble.krylov._replay`."""
         return {}
 
+    @cached_property
+    def cycles(self) -> dict[Any, Any]:
+        """V-cycles that programs repeat; see `repeated_cycle`."""
+        return {}
+
+    def forget_recordings(self) -> None:
+        """Drop what was recorded of solves and V-cycles: matrices are about to change."""
+        self.replays.clear()
+        self.cycles.clear()
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "replays"}  # graphs stay in their process
+        recorded = "replays", "cycles"  # they stay in their process
+        return {name: value for name, value in vars(self).items() if name not in recorded}
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -154,7 +166,8 @@ class Hierarchy(LinearOperator, ABC):
         """One V-cycle on bare arrays: `r` of shape (n, n_samples)."""
 
     def precondition(self, r: Vectors, out: Vectors, workspace: Any) -> Array:
-        return self.apply(r, out, workspace)
+        cycle = repeated_cycle(self, r)
+        return self.apply(r, out, workspace) if cycle is None else cycle(r, out)[0]
 
     @abstractmethod
     def precondition_dot(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import floating, integer, one_of, positive, require
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import threads_for
+from ensemble._compile.recording import aside
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows
-from ensemble._kernels.sparse.row_sums import in_space
+from ensemble._kernels.sparse.row_sums import SERIAL, in_space
 from ensemble._keywords import explains_calls
 from ensemble._typing import Array, DType, Ids, Vectors
 from ensemble.linalg import CrsMatrix
@@ -30,6 +33,7 @@ from ensemble.multigrid.hierarchy import (
 from ensemble.multigrid.reduction import Options, Reduction, reduction_of
 from ensemble.multigrid.relaxation import inverse_diagonal
 from ensemble.multigrid.reordered import ReorderedHierarchy, order_of
+from ensemble.multigrid.repeated import repeated_cycle
 from ensemble.multigrid.splitting import STRENGTHS, SharedStrength
 
 FINE, COARSE = 0, 1
@@ -286,6 +290,7 @@ class ReductionHierarchy(Hierarchy):
         if self._is_complex:
             A = complex_matrix(A, self.dtype, name)
         require_same_graph(A, finest, name, "approximate_ideal_restriction", self._is_complex)
+        self.forget_recordings()
         self.levels[0].A = finest.with_values(A.values).astype(self.dtype)
         with np.errstate(all="ignore"), in_space(self.space):
             for level, coarser in zip(self.levels, self.levels[1:], strict=False):
@@ -302,6 +307,13 @@ class ReductionHierarchy(Hierarchy):
         return ReductionHierarchy(levels, self.coarse and self.coarse.take_samples(samples), self.sweeps)
 
     # --- one V-cycle
+    @property
+    def repeats_on_host(self) -> bool:
+        if self.space is not SERIAL or self._is_complex:
+            return False
+        matrices = [part for level in self.levels for part in (level.A, level.R, level.P) if part is not None]
+        return all(type(matrix) is CrsMatrix for matrix in matrices)
+
     def workspace(self, n_samples: int) -> Any:
         return ReductionWorkspace([level.A for level in self.levels], n_samples)
 
@@ -316,11 +328,15 @@ class ReductionHierarchy(Hierarchy):
             return out
         if workspace.b[0] is None:
             workspace.b[0] = self.space.vector(workspace.swap[0])
-        workspace.b[0][...] = r
-        out[...] = self._cycle(0, workspace.b[0], workspace.x[0], workspace)
+        aside(partial(operator.setitem, workspace.b[0], ..., r))
+        found = self._cycle(0, workspace.b[0], workspace.x[0], workspace)
+        aside(partial(operator.setitem, out, ..., found))
         return out
 
     def precondition_dot(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:
+        cycle = None if out is None else repeated_cycle(self, r)
+        if cycle is not None and out is not None:
+            return cycle(r, out)[1]
         z = self.apply(r, out, workspace)
         with in_space(self.space):
             return dot(r, z, None)
@@ -336,7 +352,7 @@ class ReductionHierarchy(Hierarchy):
         order = [FINE] * self.sweeps[0] + [COARSE] * self.sweeps[1]
         here, there = (workspace.swap[k], out) if len(order) % 2 else (out, workspace.swap[k])
         if level.R is None or level.P is None:
-            here[...] = 0
+            aside(partial(operator.setitem, here, ..., 0))
         else:
             level.R.apply(b, workspace.b[k + 1])
             self._cycle(k + 1, workspace.b[k + 1], workspace.x[k + 1], workspace)

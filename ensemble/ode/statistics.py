@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, to_numpy
+from ensemble._backend import array_namespace, backend_of, to_numpy
 from ensemble._check import kind_of, message, require, require_arguments
 from ensemble._compile.trace.array_calls import called
 from ensemble._compile.trace.graph import Graph
@@ -15,17 +15,19 @@ from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.traced_array import TracedArray
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._keywords import explains_calls
-from ensemble._typing import Array
+from ensemble._typing import Array, Values
 from ensemble.ode.accumulators import KINDS, accumulated
 from ensemble.ode.arguments import ARGUMENTS, require_no_events
 from ensemble.ode.methods.stochastic import StochasticSystem
 from ensemble.ode.noise import without_numbers
 from ensemble.ode.ode_result import OdeResult, OdeStatus, without_failed
+from ensemble.ode.over_samples import Moments, Quantiles, merged, moments_of
 from ensemble.ode.problem import Problem, Solution, part_of
 from ensemble.ode.segments import framed_function
 from ensemble.ode.solve import Given, problem_of, result_of, run
 from ensemble.scalar import Ensemble
 from ensemble.scalar.ensemble import wrap
+from ensemble.scalar.statistics.quantiles import levels_of
 
 __all__ = ["OdeSampleStatistics", "OdeTimeStatistics", "sample_statistics", "time_statistics"]
 
@@ -67,6 +69,8 @@ class OdeSampleStatistics(NamedTuple):
     maximum: Array
     n_samples: Array
     """How many were counted, shape (n_times,) or (); a weight of zero is not."""
+    quantiles: Array | None = None
+    """At the levels of `quantiles`: shape ``(*levels, n_times, m)``, without `t_eval` ``(*levels, m)``."""
 
     def __repr__(self) -> str:
         counts, times = np.ravel(to_numpy(self.n_samples)), self.mean.shape[:-1]
@@ -170,6 +174,7 @@ def sample_statistics(
     p: Any = None,
     of: Callable[..., Any] | None = None,
     t_eval: Any = None,
+    quantiles: Values | None = None,
     progress: bool = False,
     **options: Any,
 ) -> OdeSampleStatistics:
@@ -187,6 +192,11 @@ def sample_statistics(
         ``g(t, y, p, xp)``, returns m values. None: the unknowns.
     t_eval : array or Ensemble, shape (n_times,), optional
         None: statistics of the ends.
+    quantiles : float or array of floats in [0, 1], optional
+        Levels of quantiles over the samples at each time. Up to 8,388,608 values of all samples they are those of
+        `sample_quantile`. More values are counted in 1024 bins for each time and functional (fewer, 64 at least, from
+        32,768 times and functionals on): a quantile is off by at most ``2 * (maximum - minimum) / (n_bins - 1)``, and
+        does not depend on the groups. NaN where a value is not finite.
     progress : bool
         Show how many samples are finished.
     **options
@@ -222,14 +232,19 @@ def sample_statistics(
     given = _given(f, y0, t, p, of, t_eval, options, name)
     problem = given.problem
     graph = _functional(of, problem, name)
-    moments: _Moments | None = None
+    moments: Moments | None = None
     parts: list[Solution] = []
     weights, first = _weights(given), 0
+    shape = (problem.t_eval.shape[0] if given.has_times else 1, len(graph.outputs))
+    levels = None if quantiles is None else levels_of(quantiles, name, "quantiles")
+    counted = None if levels is None else Quantiles(levels, shape, weights, name)
     for part, solution in _groups(problem, progress):
         values, valid = _values(graph, part, solution, given.has_times)
-        here = _moments_of(values, valid, weights[first : first + part.n_samples])
+        here = moments_of(values, valid, weights[first : first + part.n_samples])
         first += part.n_samples
-        moments = here if moments is None else _merged(moments, here)
+        if counted is not None:
+            counted.add(values, valid)
+        moments = here if moments is None else merged(moments, here)
         parts.append(solution._replace(y_out=solution.y_out[:0]))
     assert moments is not None
     whole = _joined(parts)
@@ -242,13 +257,15 @@ def sample_statistics(
     divisor = known - xp.where(counts > 1, moments.weight_square[:, None], 0.0) / known  # n - 1 of equal weights
     variance = xp.where(counts > 1, moments.square / divisor, unknown)
     every: list[Any] = [mean, variance, least, most, moments.count]
+    found = None if counted is None else counted.result(mean)
     result = result_of(whole, given._replace(has_times=False))
     times = result.t
     if given.has_times:
         times = (problem.t_eval[:, 0] if problem.t_eval.shape[1] == 1 else problem.t_eval).copy()
     else:
         every = [each[0] for each in every]
-    return OdeSampleStatistics(result, times, *every)
+        found = None if found is None else found[..., 0, :]
+    return OdeSampleStatistics(result, times, *every)._replace(quantiles=found)
 
 
 def _given(f: Any, y0: Any, t: Any, p: Any, of: Any, t_eval: Any, options: dict[str, Any], name: str) -> Given:
@@ -329,45 +346,6 @@ def _weights(given: Given) -> np.ndarray:
     """Return the weight of each sample in statistics, at most 1, shape (n_samples,)."""
     weights = None if given.sample_set is None else given.sample_set.weights
     return np.ones(given.problem.n_samples) if weights is None else weights / weights.max()
-
-
-class _Moments(NamedTuple):
-    """Of samples at each time: counts and sums of weights and their squares (n_times,), and (n_times, m) each."""
-
-    count: Array
-    weight: Array
-    weight_square: Array
-    mean: Array
-    square: Array
-    """The weighted sum of squares of deviations from the mean."""
-    minimum: Array
-    maximum: Array
-
-
-def _moments_of(values: Array, valid: Array, weights: np.ndarray) -> _Moments:
-    """The moments of one group."""
-    xp = array_namespace(values)
-    w = xp.astype(asarray_like(weights, values), values.dtype)
-    valid = valid & (w > 0.0)
-    chosen, each = valid[:, None], xp.where(valid, w, 0.0)
-    weight = xp.sum(each, axis=-1)
-    mean = xp.sum(xp.where(chosen, w * values, 0.0), axis=-1) / xp.where(weight > 0.0, weight, 1.0)[:, None]
-    deviations = xp.where(chosen, values - mean[..., None], 0.0)
-    least, most = (xp.where(chosen, values, bound) for bound in (xp.inf, -xp.inf))
-    square = xp.sum(w * (deviations * deviations), axis=-1)
-    sums = xp.sum(valid, axis=-1), weight, xp.sum(each * each, axis=-1)
-    return _Moments(*sums, mean, square, xp.min(least, axis=-1), xp.max(most, axis=-1))
-
-
-def _merged(a: _Moments, b: _Moments) -> _Moments:
-    """The moments of two groups together."""
-    xp = array_namespace(a.mean)
-    sums = a.count + b.count, a.weight + b.weight, a.weight_square + b.weight_square
-    part = b.weight[:, None] / xp.where(sums[1] > 0.0, sums[1], 1.0)[:, None]
-    rise = b.mean - a.mean
-    square = a.square + b.square + rise * rise * (a.weight[:, None] * part)
-    least, most = xp.minimum(a.minimum, b.minimum), xp.maximum(a.maximum, b.maximum)
-    return _Moments(*sums, a.mean + rise * part, square, least, most)
 
 
 def _sampled(problem: Problem, graph: Graph, progress: bool) -> tuple[Solution, Array]:

@@ -10,7 +10,7 @@ from ensemble._compile.trace.operations import OPERATIONS
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._kernels.ode.batches import SCATTERED, SIDE_BY_SIDE, batches_of, run_batches
-from ensemble._kernels.ode.program import CODES, program_of, run_program
+from ensemble._kernels.ode.program import CODES, _whole, program_of, run_program
 from tests.bodies import F64
 
 
@@ -42,6 +42,7 @@ def test_an_interpreted_graph_is_the_replayed_one(n_samples):
         assert np.allclose(result, value, rtol=1e-14, atol=0.0)
     one = run_program(program, rows[:, -1:], state[:, -1:])
     assert np.array_equal(one[:, 0], results[:, -1])
+    assert _whole().by_numba == ""  # which takes six times as long to compile it
 
 
 def test_rows_are_used_again():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from ensemble import Ensemble, SampleSet, ode, sample_mean, sample_var
-from ensemble.ode import compiled, device, statistics
+from ensemble import Ensemble, SampleSet, ode, sample_mean, sample_quantile, sample_var
+from ensemble.ode import compiled, device, over_samples, statistics
 from tests.ode.problems import SOLVERS, lorenz
 
 W = np.linspace(0.5, 3.0, 19)
@@ -152,6 +152,90 @@ def test_weights_of_the_sample_set_are_those_of_sample_mean(monkeypatch):
     assert np.array_equal(made.minimum, y.samples[..., 4]) and made.n_samples.tolist() == [4, 4]
 
 
+LEVELS = [0.0, 0.05, 0.5, 0.95, 1.0]
+
+
+@pytest.mark.parametrize("times", [None, np.linspace(0.0, 1.0, 11)], ids=["end", "times"])
+@pytest.mark.parametrize("group", [7, 100, 501])
+def test_quantiles_over_samples_are_those_of_the_history_whatever_the_groups(times, group, monkeypatch):
+    options = {"p": [Ensemble(np.linspace(0.0, 21.0, 501))], "t_eval": times}
+    y = ode.solve(lorenz, np.ones(3), (0.0, 1.0), **options).y
+    monkeypatch.setitem(statistics.GROUP, "numpy", group * 3 * (1 if times is None else 11))
+    made = ode.sample_statistics(lorenz, np.ones(3), (0.0, 1.0), quantiles=LEVELS, **options)
+    assert np.array_equal(made.quantiles, sample_quantile(y, LEVELS))
+    assert np.array_equal(made.quantiles[0], made.minimum) and np.array_equal(made.quantiles[-1], made.maximum)
+    alone = ode.sample_statistics(lorenz, np.ones(3), (0.0, 1.0), quantiles=0.5, **options)
+    assert np.array_equal(alone.quantiles, made.quantiles[2])
+    assert ode.sample_statistics(lorenz, np.ones(3), (0.0, 1.0), **options).quantiles is None
+
+
+@pytest.mark.parametrize("start", [1.0, Ensemble(np.linspace(0.1, 1.4, 301)[None])], ids=["all", "some fail"])
+@pytest.mark.filterwarnings("ignore::ensemble.ode.OdeWarning")
+def test_quantiles_of_many_values_keep_their_bound_and_have_the_bits_of_any_groups(start, monkeypatch):
+    def growth(t, y, p, xp):
+        return [p[0] * y[0] * y[0] if isinstance(start, Ensemble) else -p[0] * y[0], 1.0 + 0.0 * y[0]]
+
+    def of(t, y, p, xp):
+        return [y[0], 1e-9 * y[0] - 5.0, p[0] * 1.0, y[1] * 0.0]
+
+    y0 = [start.samples[0] if isinstance(start, Ensemble) else start * np.ones(301), np.zeros(301)]
+    times = np.linspace(0.0, 1.0, 9)
+    options = {"p": [Ensemble(np.linspace(0.5, 1.0, 301))], "t_eval": times, "of": of, "quantiles": LEVELS}
+    exact = ode.sample_statistics(growth, Ensemble(np.array(y0)), (0.0, 1.0), **options)
+    monkeypatch.setattr(over_samples, "MOST_KEPT", 0)
+    found = []
+    for group in (5, 64, 301):
+        monkeypatch.setitem(statistics.GROUP, "numpy", group * 2 * times.size)
+        found.append(ode.sample_statistics(growth, Ensemble(np.array(y0)), (0.0, 1.0), **options).quantiles)
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+    assert found[0].shape == exact.quantiles.shape == (5, 9, 4)
+    width = 2.0 * (exact.maximum - exact.minimum) / 1023.0
+    rounding = np.spacing(np.abs(exact.maximum))
+    gap = width + (exact.maximum - exact.minimum) / 50.0  # to the next sample: quantiles interpolate, bins do not
+    assert np.all(np.abs(found[0] - exact.quantiles) <= np.maximum(gap, rounding))
+    assert np.array_equal(found[0][[0, -1]], exact.quantiles[[0, -1]])
+    assert (exact.n_samples[-1] < 301) == isinstance(start, Ensemble)
+
+
+def test_quantiles_of_what_is_not_there_or_not_finite_are_nan(monkeypatch):
+    def of(t, y, p, xp):
+        return [y[0], xp.log(p[0])]
+
+    options = {"p": [Ensemble(np.array([1.0, -1.0, np.nan]))], "of": of, "quantiles": [0.5], "t_eval": [0.0, 1.0]}
+    for most in (over_samples.MOST_KEPT, 0):
+        monkeypatch.setattr(over_samples, "MOST_KEPT", most)
+        with pytest.warns(ode.OdeWarning, match="sample 2"):
+            made = ode.sample_statistics(lambda t, y, p, xp: [p[0] * y[0]], [1.0], (0.0, 1.0), **options)
+        assert made.n_samples.tolist() == [3, 2]
+        assert np.isfinite(made.quantiles[0, :, 0]).all() and np.isnan(made.quantiles[0, :, 1]).all()
+        nothing = options | {"p": [Ensemble(np.full(2, np.nan))], "t_eval": [1.0]}
+        with pytest.warns(ode.OdeWarning):
+            made = ode.sample_statistics(lambda t, y, p, xp: [p[0] * y[0]], [1.0], (0.0, 1.0), **nothing)
+        assert np.isnan(made.quantiles).all()
+
+
+def test_quantiles_honour_weights_as_sample_quantile_does(monkeypatch):
+    points = Ensemble(np.array([0.5, 0.9, 9.0, 1.1, 1.5]), SampleSet(weights=[2.0, 0.5, 0.0, 1.0, 3.0]))
+    options = {"p": [points], "t_eval": [0.5, 1.0], "quantiles": [0.25, 0.5]}
+    decay = lambda t, y, p, xp: [-p[0] * y[0]]
+    monkeypatch.setitem(statistics.GROUP, "numpy", 3)
+    made = ode.sample_statistics(decay, [1.0], (0.0, 1.0), **options)
+    y = ode.solve(decay, [1.0], (0.0, 1.0), p=[points], t_eval=[0.5, 1.0]).y
+    np.testing.assert_allclose(made.quantiles, sample_quantile(y, [0.25, 0.5]), rtol=1e-14)
+    monkeypatch.setattr(over_samples, "MOST_KEPT", 0)
+    with pytest.raises(ValueError, match="quantiles must be left out for weights and more than 0 values; got samples"):
+        ode.sample_statistics(decay, [1.0], (0.0, 1.0), **options)
+
+
+@pytest.mark.parametrize("wrong, error, seen", [
+    (95, ValueError, "quantiles must be in .0, 1.; got 95. Divide percentages by 100"),
+    ([0.5, np.nan], ValueError, "quantiles must be in"), ("median", TypeError, "quantiles must hold numbers"),
+])  # fmt: skip
+def test_wrong_levels_are_refused(wrong, error, seen):
+    with pytest.raises(error, match=f"ode.sample_statistics: {seen}"):
+        ode.sample_statistics(lambda t, y, p, xp: [-y[0]], [1.0], (0.0, 1.0), quantiles=wrong)
+
+
 def test_samples_that_fail_are_not_counted_from_where_they_do():
     start = Ensemble(np.array([[0.1, 0.5, 2.0]]))  # the last one grows without bound at t = 0.5
     with pytest.warns(ode.OdeWarning, match="sample 2"):
@@ -207,8 +291,9 @@ def test_a_device_gives_the_statistics_of_the_cpu(method, monkeypatch):
         expected, made = (ode.time_statistics(lorenz, np.ones(3), (0.0, 1.0), p=p, **options) for p in rho)
         for name in NAMES:
             assert np.array_equal(getattr(made, name).samples.get(), getattr(expected, name).samples)
+        options["quantiles"] = LEVELS
         expected, made = (ode.sample_statistics(lorenz, np.ones(3), (0.0, 1.0), p=p, **options) for p in rho)
-        for name in ("mean", "variance", "minimum", "maximum", "n_samples"):
+        for name in ("mean", "variance", "minimum", "maximum", "n_samples", "quantiles"):
             assert np.allclose(getattr(made, name).get(), getattr(expected, name), rtol=1e-11, atol=1e-14)
 
 

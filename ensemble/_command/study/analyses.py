@@ -12,7 +12,7 @@ from ensemble._command.running_options import LIMITS
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.shared.sources import reject_unknown, toml_table
 from ensemble._command.shared.toml_values import read, table
-from ensemble._command.study.configuration import inputs_from_python, model_of, read_configuration
+from ensemble._command.study.configuration import model_and_study, read_configuration
 from ensemble._command.study.declared import outputs_of_study
 from ensemble._command.study.run import ADVICE
 
@@ -41,9 +41,9 @@ class Analysis:
     outputs: Any
 
 
-def is_store(source: str) -> bool:
-    """Whether a command's first argument is a store: a model is FILE.py:FUNCTION."""
-    return not (source.endswith(".py") or ".py:" in source)
+def is_store(source: str | None) -> bool:
+    """Whether a command's first argument is a store: a model is FILE.py:FUNCTION, or without it a table [program]."""
+    return source is not None and not (source.endswith(".py") or ".py:" in source)
 
 
 def read_analysis(options: argparse.Namespace, name: str, kinds: Kinds) -> Analysis:
@@ -55,14 +55,9 @@ def read_analysis(options: argparse.Namespace, name: str, kinds: Kinds) -> Analy
         If a file cannot be read, or a value is not what its key needs.
     """
     require_one_process(ADVICE)
-    model = model_of(options.source)
-    study: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    if options.config is not None:
-        study, inputs = read_configuration(options.config)
-        own = table_of(options.config, name, kinds)
-    else:
-        inputs = inputs_from_python(options.source)
+    model, study, inputs = model_and_study(options.source, options.config, None)
+    options.source = options.source or ""
+    own = {} if options.config is None else table_of(options.config, name, kinds)
     outputs = outputs_of_study(study, options.source, ((), ()))
     names = {"n": "samples", "seed": "seed", "ensemble_size": "ensemble_size", "on_failure": "on_failure"}
     names |= {key: key for key in ("workers", *LIMITS)}

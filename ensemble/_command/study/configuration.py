@@ -197,7 +197,9 @@ def model_and_study(
     elif reference:
         inputs = inputs_from_python(reference)
     else:
-        raise ValueError("-c must name a TOML file with the inputs of the program; got none.")
+        raise ValueError(
+            "-c must name a TOML file with the inputs of the program, or FILE.py:FUNCTION a model; got none."
+        )
     of_table = study.pop("program", None)
     if model is None:
         model = of_table if program is None else program_from("--command", program, Path("."))

@@ -23,7 +23,7 @@ from ensemble._command.study.program import template_files
 from ensemble._files import write_new, write_whole
 from ensemble.uq.store.store import PRIVATE
 
-__all__ = ["Origin"]
+__all__ = ["Origin", "maker_of"]
 
 KEY_BYTES = 32
 
@@ -116,6 +116,16 @@ class Origin:
         digests = (contents_of(store) or {}).get("digests") or {}
         found = {str(file): digest_of(file) for file in self.files()}
         return [file for file, digest in found.items() if digest is None or digests.get(file) != digest]
+
+
+def maker_of(path: Any, manifest: Any) -> str:
+    """What goes on with a study: a command, or a function of Python."""
+    with contextlib.suppress(ValueError):  # of a damaged file, which `ensemble resume` names
+        if Origin.read(path) is None:
+            rows = {"pick_freeze": "sobol_indices", "permuted": "shapley_effects"}
+            name = str((manifest.get("sampler") or {}).get("name"))
+            return str(manifest.get("algorithm") or rows.get(name, "propagate"))
+    return "ensemble run"
 
 
 def contents_of(store: Path) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from ensemble._command.running_options import LIMITS, retry_failed
 from ensemble._command.shared.ranks import require_one_process
 from ensemble._command.study.configuration import model_and_study
 from ensemble._command.study.declared import outputs_of_study
-from ensemble._command.study.origin import Origin
+from ensemble._command.study.origin import Origin, maker_of
 from ensemble._command.study.program import program_options
 from ensemble._command.study.run import ADVICE, carry_out
 from ensemble._progress import say
@@ -26,9 +26,10 @@ def run(options: argparse.Namespace) -> int:
     stored = uq.Store.stored_manifest(options.store)
     origin = Origin.read(options.store)
     if origin is None:
-        rows = stored.get("sampler", {}).get("name") in ("pick_freeze", "permuted")
+        maker = maker_of(options.store, stored)
+        rows = maker in ("sobol_indices", "shapley_effects")
         seen = f"{options.store}, which {'ensemble sensitivity or ' if rows else ''}a program made"
-        advice = "ensemble sensitivity --resume goes on with it." if rows else "Call propagate(..., resume=True)."
+        advice = "ensemble sensitivity --resume goes on with it." if rows else f"Call {maker}(..., resume=True)."
         raise ValueError(f"resume: the store must be one of ensemble run; got {seen}. {advice}")
     require_named(options, origin)
     config = options.config or (None if origin.config is None else Path(origin.config))

@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 
 from ensemble import uq
+from ensemble._command.study.origin import maker_of
 from ensemble.uq.store.checks import local_folder
 from ensemble.uq.store.claims import PARTS, states
 from ensemble.uq.store.parts import ids_of_part
 from ensemble.uq.store.store import PRIVATE
-from ensemble.uq.study.failures import Failures, failures_by_reason
+from ensemble.uq.study.failures import NO_REASON, Failures, failures_by_reason
 from ensemble.uq.study.table import failure_lines
 
 __all__ = ["run"]
+
+ALGORITHMS = ("mcmc", "kalman_inversion", "subset_simulation", "multilevel")
+"""Functions without `retry_failed`: what a point gave decides the next ones."""
 
 MOST_PARTS = 20
 """Parts that are listed."""
@@ -40,9 +44,10 @@ def run(options: argparse.Namespace) -> int:
         "sampler": {"name": algorithm} if algorithm else store.manifest.get("sampler"),
         "seed": store.manifest.get("seed"),
         "outputs": {name: described(store, name) for name in store.outputs},
-        "reasons": {str(k): text for k, text in list(store.reasons().items())[:20]},
+        "reasons": {str(k): text or NO_REASON for k, text in list(store.reasons().items())[:20]},
         "failures": {reason: counts._asdict() for reason, counts in failures_of(store, failed).items()},
         "run_again": len(store.earlier_reasons()),
+        "made_by": maker_of(options.store, store.manifest),
         "parts": parts_of(options.store, done),
     }
     options.output.print(json.dumps(found) if options.json else as_text(found))
@@ -58,6 +63,14 @@ def parts_of(store: Any, done: np.ndarray) -> list[dict[str, Any]]:
         counts = {"done": int(np.count_nonzero(done & mine)), "n": int(np.count_nonzero(mine))}
         found.append(one._asdict() | counts)
     return found
+
+
+def calls_of(found: dict[str, Any]) -> tuple[str, str]:
+    """What runs the failed samples of a study again, empty for algorithms, and what goes on with the study."""
+    if found["made_by"] == "ensemble run":
+        return f"ensemble resume --failed {found['store']}", f"ensemble resume {found['store']}"
+    call = f"{found['made_by']}(..., store={found['store']!r}, resume=True"
+    return "" if found["made_by"] in ALGORITHMS else f"{call}, retry_failed=True)", f"{call})"
 
 
 def part_lines(parts: list[dict[str, Any]]) -> list[str]:
@@ -105,8 +118,7 @@ def as_text(found: dict[str, Any]) -> str:
         lines.append("  failures by reason:")
         counted = {reason: Failures(**counts) for reason, counts in found["failures"].items()}
         lines += [f"    {line}" for line in failure_lines(counted)]
-    if found["failed"]:
-        lines.append(f"  run the failed samples again: ensemble resume --failed {found['store']}")
-    if found["pending"]:
-        lines.append(f"  {found['pending']:,} pending: ensemble resume {found['store']}")
+    again, further = calls_of(found)
+    lines += [f"  run the failed samples again: {again}"] if found["failed"] and again else []
+    lines += [f"  {found['pending']:,} pending: {further}"] if found["pending"] else []
     return "\n".join(lines)

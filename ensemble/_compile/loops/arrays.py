@@ -28,6 +28,32 @@ def last_index(node: ast.Subscript) -> ast.expr:
     return node.slice.elts[-1] if isinstance(node.slice, ast.Tuple) else node.slice
 
 
+class ArrayValue(Value):
+    """An array by its parts: Numba's structure is written where a value is asked for, which few uses do."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Arrays, kind: Any, parts: tuple[Any, list[Any], Any]) -> None:
+        self.owner, self.kind, self.parts, self.natural = owner, kind, parts, False
+
+    @property
+    def made(self) -> Any:
+        """Write the structure where the translation stands, as later uses may stand elsewhere."""
+        data, shape, size = self.owner.parts(self)
+        builder = self.owner.builder
+        itemsize = I64(item_size(self.kind.dtype))
+        strides = [itemsize]
+        for extent in shape[:0:-1]:
+            strides.insert(0, builder.mul(strides[0], extent))
+        model = self.owner.context.data_model_manager[self.kind]
+        made = ir.Constant(model.get_value_type(), None)  # no owner is known
+        entries = {"data": data, "itemsize": itemsize, "nitems": size, "shape": packed(builder, shape)}
+        entries["strides"] = packed(builder, strides)
+        for name, entry in entries.items():
+            made = builder.insert_value(made, entry, model.get_field_position(name))
+        return made
+
+
 class Arrays(Values):
     """Operations on arrays: each is an address, extents and a size."""
 
@@ -75,22 +101,10 @@ class Arrays(Values):
 
     def array(self, dtype: Any, data: Any, shape: list[Any], mutable: bool = True) -> Value:
         """Return a value for an array in C order at the address `data`, which nothing keeps alive."""
-        kind, builder = types.Array(dtype, len(shape), "C", readonly=not mutable), self.builder
-        itemsize = I64(item_size(dtype))
-        strides, size = [itemsize], shape[-1]
-        for extent in shape[:0:-1]:
-            strides.insert(0, builder.mul(strides[0], extent))
+        kind, size = types.Array(dtype, len(shape), "C", readonly=not mutable), shape[-1]
         for extent in shape[-2::-1]:
-            size = builder.mul(size, extent)
-        model = self.context.data_model_manager[kind]
-        made = ir.Constant(model.get_value_type(), None)  # no owner is known
-        entries = {"data": data, "itemsize": itemsize, "nitems": size, "shape": packed(builder, shape)}
-        entries["strides"] = packed(builder, strides)
-        for name, entry in entries.items():
-            made = builder.insert_value(made, entry, model.get_field_position(name))
-        array = Value(kind, made)
-        array.parts = data, shape, size
-        return array
+            size = self.builder.mul(size, extent)
+        return ArrayValue(self, kind, (data, shape, size))
 
     def place(self, node: ast.AST, array: Any, index: Any) -> tuple[Any, Any, list[Any]]:
         """The type of an array, and the address of an entry or of a row; the row's extents."""
@@ -102,8 +116,8 @@ class Arrays(Values):
         data, shape, _ = self.parts(array)
         if len(indices) > len(shape) or any(part.kind not in (SIGNED, UNSIGNED) for part in indices):
             raise self.refused(node)
-        at = I64(0)
-        for part, extent in zip(indices, shape, strict=False):
+        at = self.from_start(indices[0], shape[0]) if indices else I64(0)
+        for part, extent in zip(indices[1:], shape[1:], strict=False):
             at = self.builder.add(self.builder.mul(at, extent), self.from_start(part, extent))
         rest = shape[len(indices) :]
         for extent in rest:

@@ -25,7 +25,8 @@ from ensemble._compile.numba_private import definition_of
 __all__ = ["Calls"]
 
 
-INSTRUCTIONS = {abs: "fabs", math.sqrt: "sqrt", np.sqrt: "sqrt", np.rint: "rint"}
+INSTRUCTIONS: dict[Any, str] = {abs: "fabs", math.sqrt: "sqrt"}
+INSTRUCTIONS |= {getattr(np, name): name for name in ("ceil", "floor", "rint", "sqrt", "trunc")}
 """Functions of a real number that are one instruction."""
 
 

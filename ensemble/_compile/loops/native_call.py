@@ -1,7 +1,8 @@
-"""Calls of translated loops from Python: arguments are taken from Python's tuple by the compiled code itself.
+"""Calls of translated loops from Python: compiled code takes the arguments from Python's tuple, by a table.
 
-The code reads a NumPy array as NumPy's header files lay it out: where its data, extents, type and flags lie has been
-the same since NumPy 1.7. `can_call` tests it once.
+The table has a row for each argument. The code, `reader.py`, is compiled once for all loops; it reads a NumPy array as
+NumPy's header files lay it out: where its data, extents, type and flags lie has been the same since NumPy 1.7.
+`can_call` tests it once.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import binding, ir
 from numba import types
 
-from ensemble._compile.instructions import declared, stack_slot
+from ensemble._compile.instructions import declared
 
 __all__ = [
     "ALL_THREADS",
@@ -29,11 +30,10 @@ __all__ = [
     "declare_python_functions",
     "dtype_word",
     "flat_types",
-    "guards_of",
     "kinds_of",
     "native",
     "python_function",
-    "write_run",
+    "table_of",
 ]
 
 ALL_THREADS, ONE_THREAD, BY_SIZE = -1, -2, -3
@@ -54,6 +54,25 @@ DATA, N_DIM, EXTENTS, DTYPE, FLAGS = HEADER, HEADER + 8, HEADER + 16, HEADER + 4
 """Where the parts of a NumPy array lie."""
 
 C_ORDER_ALIGNED, WRITEABLE = 0x101, 0x400
+
+COMPARED = C_ORDER_ALIGNED | WRITEABLE
+"""Flags of an array that are those of the table."""
+
+ITEMS = tuple.__basicsize__
+"""Where the entries of a tuple begin; their number is the first of what is its own."""
+
+ARRAY, INNER_ARRAY, TUPLE, WHOLE, TRUTH, SINGLE_NUMBER, DOUBLE_NUMBER = range(7)
+"""Operations by which an argument is taken."""
+
+NUMBERS: dict[Any, int] = {
+    types.boolean: TRUTH, types.int64: WHOLE, types.float32: SINGLE_NUMBER, types.float64: DOUBLE_NUMBER,
+}  # fmt: skip
+
+ROW = 4
+"""Words of a row of the table."""
+
+MODE, COUNT, PART, N_WORDS, N_ARGUMENTS, TABLE = range(6)
+"""Where in the array that `native` makes numbers of a loop lie, and the rows of its table."""
 
 KIND = HEADER + 8
 """Where a dtype has the characters of its kind, type and byte order, a byte of flags, and its number in four bytes."""
@@ -97,6 +116,7 @@ def can_call() -> bool:
 
     return bool(
         sys.byteorder == "little"
+        and can_take_tuples()
         and dtype_word(array.dtype) == ctypes.c_int64.from_address(id(array.dtype) + KIND).value & KIND_MASK
         and at(HEADER - 8, ctypes.c_int64) == id(np.ndarray)
         and at(DATA, ctypes.c_int64) == array.ctypes.data
@@ -105,6 +125,13 @@ def can_call() -> bool:
         and at(FLAGS, ctypes.c_int32) & C_ORDER_ALIGNED == C_ORDER_ALIGNED
         and at(FLAGS, ctypes.c_int32) == array.flags.num
     )
+
+
+def can_take_tuples() -> bool:
+    """Whether the number of entries of a tuple and their addresses lie where they are read."""
+    entries = object(), object(), object()
+    words = (ctypes.c_int64 * 3).from_address(id(entries) + ITEMS)
+    return [*words] == [*map(id, entries)] and ctypes.c_int64.from_address(id(entries) + HEADER).value == 3
 
 
 @functools.cache
@@ -142,23 +169,36 @@ def kinds_of(arguments: Sequence[Any]) -> tuple[Kind, ...] | None:
 
 
 def dtype_word(dtype: np.dtype[Any]) -> int:
-    """Return the number by which `write_run` compares dtypes: equal for all native objects of one type."""
+    """Return the number by which calls compare dtypes: equal for all native objects of one type."""
     return ord(dtype.kind) | ord(dtype.char) << 8 | dtype.num << 32
 
 
-def guards_of(arguments: Sequence[Any]) -> tuple[list[int], list[type]]:
-    """Return addresses of types and `dtype_word` of arrays, which `write_run` compares; and the types, to be held."""
-    found: list[int] = []
+def table_of(arguments: Sequence[Any], kinds: Sequence[Kind]) -> tuple[list[int], list[type]]:
+    """Return the table by which calls take such arguments, whose `kinds_of` is `kinds`; and types that must be held.
+
+    A row is an operation, the address of a type, and two numbers: of an array, `dtype_word` and `layout_word`; of a
+    tuple, how many entries it has, whose rows follow. The first number of the table is that of its arguments.
+    """
     held: list[type] = []
-    for value in arguments:
-        held.append(type(value))
-        found.append(id(type(value)))
-        if isinstance(value, tuple):
-            inner, types_inside = guards_of(value)
-            found, held = found + inner, held + types_inside
-        elif type(value) is np.ndarray:
-            found.append(dtype_word(value.dtype))
-    return found, held
+
+    def rows(values: Sequence[Any], kinds: Sequence[Kind], array: int) -> Iterator[int]:
+        for value, kind in zip(values, kinds, strict=True):
+            held.append(type(value))
+            if isinstance(kind, tuple):
+                yield from (TUPLE, id(type(value)), len(kind), 0)
+                yield from rows(value, kind, INNER_ARRAY)
+            elif isinstance(kind, types.Array):
+                layout = layout_word(value.ndim, value.flags.num)
+                yield from (array, id(type(value)), dtype_word(value.dtype), layout)
+            else:
+                yield from (NUMBERS[kind], id(type(value)), 0, 0)
+
+    return [len(arguments), *rows(arguments, kinds, ARRAY)], held
+
+
+def layout_word(n_dim: int, flags: int) -> int:
+    """Return the number of dimensions and the flags that calls compare, as they lie in one word."""
+    return n_dim | (flags & COMPARED) << 32
 
 
 def flat_types(kinds: Sequence[Kind]) -> list[ir.Type]:
@@ -183,156 +223,6 @@ def python_function(module: ir.Module, name: str) -> Any:
     return declared(module, ir.FunctionType(result, arguments), name)
 
 
-class _Arguments:
-    """Instructions that take the arguments from Python's tuple, after tests of their types."""
-
-    def __init__(self, builder: Any, guards: Any, other: ir.Block) -> None:
-        self.builder, self.guards, self.other, self.tested = builder, guards, other, 0
-        self.values: list[Any] = []
-        self.large: Any = I1(0)
-        """Whether an array, not one of a tuple, has more than `SMALL` elements."""
-
-    def at(self, thing: Any, place: int, kind: Any) -> Any:
-        address = self.builder.gep(thing, [I64(place)])
-        return self.builder.load(self.builder.bitcast(address, kind.as_pointer()))
-
-    def test(self, met: Any) -> None:
-        more = self.builder.append_basic_block("more")
-        self.builder.cbranch(met, more, self.other)
-        self.builder.position_at_end(more)
-
-    def test_guard(self, found: Any) -> None:
-        wanted = self.builder.load(self.builder.gep(self.guards, [I64(self.tested)]))
-        self.tested += 1
-        self.test(self.builder.icmp_signed("==", found, wanted))
-
-    def take(self, holder: Any, kinds: Sequence[Kind], inside: bool = False) -> None:
-        builder = self.builder
-        size = builder.call(python_function(builder.module, "PyTuple_Size"), [holder])
-        self.test(builder.icmp_signed("==", size, I64(len(kinds))))
-        for k, kind in enumerate(kinds):
-            thing = builder.call(python_function(builder.module, "PyTuple_GetItem"), [holder, I64(k)])
-            self.test_guard(self.at(thing, HEADER - 8, I64))
-            if isinstance(kind, tuple):
-                self.take(thing, kind, inside=True)
-                continue
-            if isinstance(kind, types.Array):
-                size = self.take_array(thing, kind)
-                if not inside:
-                    self.large = builder.or_(self.large, builder.icmp_signed(">", size, I64(SMALL)))
-                continue
-            name = "PyFloat_AsDouble" if isinstance(kind, types.Float) else "PyLong_AsLongLong"
-            number = builder.call(python_function(builder.module, name), [thing])
-            if kind is types.boolean:
-                number = builder.trunc(number, I1)
-            elif kind is types.float32:
-                number = builder.fptrunc(number, SINGLE)
-            self.values.append(number)
-
-    def take_array(self, array: Any, kind: types.Array) -> Any:
-        """Take an array, and return the number of its elements."""
-        builder = self.builder
-        word = self.at(self.at(array, DTYPE, BYTES), KIND, I64)
-        self.test_guard(builder.and_(word, I64(KIND_MASK)))
-        order = builder.and_(builder.lshr(word, I64(ORDER_SHIFT)), I64(0xFF))
-        self.test(builder.icmp_signed("!=", order, I64(SWAPPED)))
-        self.test(builder.icmp_signed("==", self.at(array, N_DIM, I32), I32(kind.ndim)))
-        flags = builder.and_(self.at(array, FLAGS, I32), I32(C_ORDER_ALIGNED | WRITEABLE))
-        self.test(builder.icmp_signed("==", flags, I32(C_ORDER_ALIGNED | (WRITEABLE if kind.mutable else 0))))
-        pointer, *extents = flat_types([kind])
-        self.values.append(self.at(array, DATA, pointer))
-        start = self.at(array, EXTENTS, BYTES)
-        found = [self.at(start, 8 * k, I64) for k in range(len(extents))]
-        self.values += found
-        return functools.reduce(builder.mul, found)
-
-
-def write_run(module: ir.Module, kinds: Sequence[Kind], flat: list[ir.Type], count: Any, part: Any) -> None:
-    """Write ``run(arguments, guards, mode)``, which shares ``part(*arguments, low, high)`` among threads."""
-    run = ir.Function(module, ir.FunctionType(I64, [BYTES, I64.as_pointer(), I64]), "run")
-    for attribute in ("noinline", "optnone"):  # it reads arguments: passes over it cost more than they save
-        run.attributes.add(attribute)
-    builder = ir.IRBuilder(run.append_basic_block("start"))
-    other = run.append_basic_block("other")
-    ir.IRBuilder(other).ret(I64(0))
-    taken = _Arguments(builder, run.args[1], other)
-    taken.take(run.args[0], kinds)
-    error = builder.call(python_function(module, "PyErr_Occurred"), [])
-    taken.test(builder.icmp_signed("==", error, ir.Constant(BYTES, None)))
-    state = builder.call(python_function(module, "PyEval_SaveThread"), [])
-    whole = builder.call(count, taken.values)
-    numbers = declared(module, ir.FunctionType(I64, []), "get_num_threads")
-    by_size = builder.and_(builder.icmp_signed("==", run.args[2], I64(BY_SIZE)), taken.large)
-    shares = builder.or_(builder.icmp_signed("==", run.args[2], I64(ALL_THREADS)), by_size)
-    with builder.if_else(shares) as (all_threads, one_thread):
-        with all_threads:
-            several = builder.call(numbers, [])
-            asked = builder.block
-        with one_thread:
-            alone = builder.block
-    threads = builder.phi(I64)
-    threads.add_incoming(several, asked)
-    threads.add_incoming(I64(1), alone)
-    with builder.if_else(builder.icmp_signed(">", threads, I64(1)), likely=False) as (together, single):
-        with together:
-            _share(builder, flat, part, taken.values, whole, threads)
-            shared = builder.block
-        with single:
-            found = builder.call(part, [*taken.values, I64(0), whole])
-            alone = builder.block
-    result = builder.phi(I64)
-    result.add_incoming(I64(0), shared)
-    result.add_incoming(found, alone)
-    builder.call(python_function(module, "PyEval_RestoreThread"), [state])
-    builder.ret(builder.add(result, I64(1)))
-    _write_call(module, run)
-
-
-def _write_call(module: ir.Module, run: ir.Function) -> None:
-    """Write ``call(self, arguments)``, a function of Python's C interface; `self` is an array of the mode and guards.
-
-    ctypes takes 0.5 us more for a call.
-    """
-    call = ir.Function(module, ir.FunctionType(BYTES, [BYTES, BYTES]), "call")
-    builder = ir.IRBuilder(call.append_basic_block())
-    place = builder.bitcast(builder.gep(call.args[0], [I64(DATA)]), I64.as_pointer().as_pointer())
-    own = builder.load(place)
-    found = builder.call(run, [call.args[1], builder.gep(own, [I64(1)]), builder.load(own)])
-    with builder.if_then(builder.icmp_signed("==", found, I64(0)), likely=False):
-        error = builder.call(python_function(module, "PyErr_Occurred"), [])
-        with builder.if_then(builder.icmp_signed("!=", error, ir.Constant(BYTES, None)), likely=False):
-            builder.ret(ir.Constant(BYTES, None))
-    builder.ret(builder.call(python_function(module, "PyLong_FromLongLong"), [found]))
-
-
-def _share(builder: ir.IRBuilder, flat: list[ir.Type], part: Any, values: list[Any], whole: Any, threads: Any) -> None:
-    """Call `part` on every thread with its part of ``range(whole)``."""
-    module = builder.module
-    layout = ir.LiteralStructType([I64, I64, *flat])
-    task = stack_slot(builder, layout)
-    for k, value in enumerate((whole, threads, *values)):
-        builder.store(value, builder.gep(task, [I64(0), I32(k)]))
-    first, step, size = (stack_slot(builder, value.type, value) for value in (I64(0), I64(1), threads))
-    kind = ir.FunctionType(ir.VoidType(), [BYTES] * 5 + [I64] * 3)
-    schedule = declared(module, kind, "numba_parallel_for")
-    places = [_thread(module, layout, part), first, size, step, task]
-    builder.call(schedule, [*(builder.bitcast(place, BYTES) for place in places), I64(0), I64(1), threads])
-
-
-def _thread(module: ir.Module, layout: ir.LiteralStructType, part: Any) -> ir.Function:
-    """The function that the scheduler calls: ``thread(index, size, step, task)``, `index` being that of the thread."""
-    pointer = I64.as_pointer()
-    made = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer, pointer, pointer, BYTES]), "thread")
-    made.linkage = "internal"
-    builder = ir.IRBuilder(made.append_basic_block())
-    k, task = builder.load(made.args[0]), builder.bitcast(made.args[3], layout.as_pointer())
-    count, threads, *passed = (builder.load(builder.gep(task, [I64(0), I32(at)])) for at in range(len(layout.elements)))
-    low, high = (builder.sdiv(builder.mul(at, count), threads) for at in (k, builder.add(k, I64(1))))
-    builder.call(part, [*passed, low, high])
-    builder.ret_void()
-    return made
-
-
 NAME = ctypes.create_string_buffer(b"loop")
 
 TAKES_TUPLE = 1
@@ -342,13 +232,14 @@ _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.argtypes, _new_function.restype = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p), ctypes.py_object
 
 
-def native(address: int, guards: Sequence[int], mode: int) -> Any:
-    """``call`` of a loop as a function of Python, on threads by `mode`.
+def native(reader: int, count: int, part: int, n_words: int, table: Sequence[int], mode: int) -> Any:
+    """Return a function of Python that runs a loop on threads by `mode`, for arguments of the types of `table_of`.
 
-    It returns zero where the arguments are others than those of `guards`, else the loop's integer and one. Its `self`
-    is an array of the mode, the guards and Python's definition of the function (`PyMethodDef`), which lives as long as
-    the function so.
+    `reader` is the address of ``call`` of `reader.py`; `count` and `part` are those of the loop, 0 for none, whose
+    arguments are `n_words` words. The function returns zero where its arguments are of other types, else the loop's
+    integer and one. Its `self` is an array of these numbers and of Python's definition of the function
+    (`PyMethodDef`), which lives as long as the function so.
     """
-    definition = [ctypes.addressof(NAME), address, TAKES_TUPLE, 0]
-    own = np.array([mode, *guards, *definition], np.int64)
+    definition = [ctypes.addressof(NAME), reader, TAKES_TUPLE, 0]
+    own = np.array([mode, count, part, n_words, *table, *definition], np.int64)
     return _new_function(own.ctypes.data + own.nbytes - 8 * len(definition), own, None)

@@ -9,9 +9,10 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
+from ensemble._compile.instructions import keep_rolled
 from ensemble._compile.loops.arrays import last_index
 from ensemble._compile.loops.calls import Calls
-from ensemble._compile.loops.scope import Span, TranslationError, Value, is_constant
+from ensemble._compile.loops.scope import Scope, Span, TranslationError, Value, is_constant
 from ensemble._compile.loops.values import I64, SIGNED, UNSIGNED
 
 __all__ = ["Statements"]
@@ -19,6 +20,10 @@ __all__ = ["Statements"]
 
 class Statements(Calls):
     """The translation of the statements of a function, and of those that it calls, to LLVM."""
+
+    def __init__(self, made: ir.Function, scope: Scope, alone: bool = False, unrolled: bool = False) -> None:
+        super().__init__(made, scope)
+        self.alone, self.keeps_all = alone, unrolled
 
     def procedure(self, tree: ast.FunctionDef) -> Any:
         """The statements of the function itself; returns the integer that it returns, 0 for nothing."""
@@ -151,4 +156,22 @@ class Statements(Calls):
         builder.store(builder.add(builder.load(counter), step, flags=("nsw",) if kind is SIGNED else ()), counter)
         self.round(body, node.body, test, after)
         self.go(test)
-        builder.position_at_end(after)
+        self.unroll_where_it_pays(body, test)
+        self.builder.position_at_end(after)
+
+    def unroll_where_it_pays(self, body: ir.Block, test: ir.Block) -> None:
+        """Leave it to LLVM to unroll the loop from `body` to `test` where it computes with real numbers one by one.
+
+        Other loops are equally fast, and take half as long to compile: those with lanes, those of integers alone, and
+        those of procedures, which have short ones. `unrolled` is for exceptions.
+        """
+        if self.keeps_all:
+            return
+        blocks = self.made.blocks[self.made.blocks.index(body) :]
+        made = {each.type for block in blocks for each in block.instructions}
+        lanes = {kind for kind in made if isinstance(kind, ir.VectorType)}
+        numbers = made | {kind.element for kind in lanes}
+        real = bool(numbers & {ir.FloatType(), ir.DoubleType()})
+        if self.alone or not real or any(kind.count > 1 for kind in lanes):
+            ends = [block.terminator for block in blocks if block.is_terminated]
+            keep_rolled(self.builder.module, [end for end in ends if test in end.operands], self.alone)

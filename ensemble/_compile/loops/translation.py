@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numba
 from llvmlite import ir
@@ -13,7 +13,8 @@ from numba import types
 
 from ensemble._compile.cache_folder import ROOT, digest_of
 from ensemble._compile.kernel_cache import folders_of
-from ensemble._compile.loops.native_call import HEADER, declare_python_functions, flat_types, write_run
+from ensemble._compile.loops.native_call import declare_python_functions, flat_types
+from ensemble._compile.loops.reader import WORDS, argument_of
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, source_of
 from ensemble._compile.loops.statements import Statements
 from ensemble._compile.loops.values import I64, SIGNED
@@ -21,7 +22,7 @@ from ensemble._compile.machine_code import Code, Module, kept_code
 from ensemble._compile.numba_private import SYMBOLS, compiler_lock, contexts, symbols_known
 from ensemble._interrupts import shielded
 
-__all__ = ["last_loop", "loop_code", "loop_module"]
+__all__ = ["Form", "last_loop", "loop_code", "loop_module"]
 
 
 GENERATED = "ensemble_fuse."
@@ -39,54 +40,64 @@ def last_loop(function: Any) -> Any:
     return loop
 
 
-def loop_module(function: Any, kinds: Sequence[Any], alone: bool) -> str:
-    """A module in LLVM's assembly with ``run(arguments, guards, mode)`` for a function that ends in a `prange` loop.
+class Form(NamedTuple):
+    """How a function is translated."""
 
-    ``part(*arguments, low, high)`` runs rounds `low` to `high` on the calling thread: it takes arrays as the address of
-    their data and their extents, tuples entry by entry, and returns what the function returns.
+    alone: bool
+    """Whether it runs on the calling thread."""
+    unrolled: bool = False
+    """Whether LLVM may unroll each of its loops."""
+    in_words: bool = True
+    """Whether arguments are words, as `reader.py` takes them from Python."""
 
-    One that runs `alone`, on the calling thread, has any statements and returns nothing or an integer that is not
-    negative. `run` returns 1 more.
-    `kinds` are those of `native_call.kinds_of`. `arguments` is Python's tuple. 0 is returned, and nothing done, where
-    its types are not `guards`.
+
+def loop_module(function: Any, kinds: Sequence[Any], form: Form) -> str:
+    """A module in LLVM's assembly with ``part`` and ``count`` for a function that ends in a `prange` loop.
+
+    ``part(words, low, high)`` runs rounds `low` to `high` on the calling thread and returns what the function returns;
+    ``count(words)`` is the number of rounds. Without `Form.in_words`, there is
+    ``part(*arguments, low, high)`` alone: it takes arrays as the address of their data and their extents, tuples entry
+    by entry.
+
+    One that runs `Form.alone` has no ``count``, any statements, and returns nothing or an integer
+    that is not negative. `kinds` are those of `native_call.kinds_of`.
     """
     tree, module = source_of(function.__code__), ir.Module()
-    loop = None if alone else last_loop(function)
-    before = tree.body[:-1]
     flat = flat_types(kinds)
     names = [each.arg for each in tree.args.args]
     if len(names) != len(kinds):
         raise TranslationError("another number of arguments")
+    taken = [WORDS] if form.in_words else flat
 
-    def body_of(made: ir.Function) -> Statements:
-        body = Statements(made, Scope(function))
-        values = iter(made.args)
+    def body_of(name: str, *span: ir.Type) -> Statements:
+        made = ir.Function(module, ir.FunctionType(I64, [*taken, *span]), name)
+        made.attributes.add("nounwind")
+        body = Statements(made, Scope(function), form.alone, form.unrolled)
+        values = _from_words(body.builder, made.args[0], flat) if form.in_words else iter(made.args)
         for name, kind in zip(names, kinds, strict=True):
             body.assign(name, _argument(body, kind, values))
         return body
 
-    count = ir.Function(module, ir.FunctionType(I64, flat), "count")
-    body = body_of(count)
-    if loop is None:
-        body.finish(I64(1))
-    else:
+    body = body_of("part", I64, I64)
+    if form.alone:
+        body.finish(body.procedure(tree))
+        return str(module)
+    loop, before, part = last_loop(function), tree.body[:-1], body.made
+    body.run(before)
+    body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
+    body.finish(I64(0))
+    if form.in_words:
+        body = body_of("count")
         body.run(before)
         body.finish(body.cast(body.value(loop.iter.args[0]), SIGNED))
-    part = ir.Function(module, ir.FunctionType(I64, [*flat, I64, I64]), "part")
-    part.attributes.add("noinline")
-    body = body_of(part)
-    if loop is None:
-        result = body.procedure(tree)
-    else:
-        body.run(before)
-        body.counted(loop, SIGNED, part.args[-2], part.args[-1], I64(1), True)
-        result = I64(0)
-    body.finish(result)
-    count.linkage = "internal"
-    for each in (count, part):
-        each.attributes.add("nounwind")
-    write_run(module, kinds, flat, count, part)
     return str(module)
+
+
+def _from_words(builder: ir.IRBuilder, words: Any, flat: Sequence[ir.Type]) -> Iterator[Any]:
+    """Take the arguments of a loop from its words, which nothing that it writes to overlaps."""
+    words.add_attribute("noalias")
+    loaded = [builder.load(builder.gep(words, [I64(k)], inbounds=True)) for k in range(len(flat))]
+    return iter([argument_of(builder, kind, word) for kind, word in zip(flat, loaded, strict=True)])
 
 
 def _argument(body: Statements, kind: Any, values: Any) -> Any:
@@ -99,27 +110,27 @@ def _argument(body: Statements, kind: Any, values: Any) -> Any:
     return Value(kind, next(values))
 
 
-def loop_code(function: Any, kinds: Sequence[Any], alone: bool) -> Code:
-    """The machine code of ``call`` and ``part`` of `loop_module`, which is kept on disk.
+def loop_code(function: Any, kinds: Sequence[Any], form: Form) -> Code:
+    """The machine code of `loop_module`, which is kept on disk.
 
     Without a name of Numba that it needs, a loop is not translated.
     """
-    return shielded(lambda: _loop_code(function, kinds, alone))
+    return shielded(lambda: _loop_code(function, kinds, form))
 
 
-def _loop_code(function: Any, kinds: Sequence[Any], alone: bool) -> Code:
+def _loop_code(function: Any, kinds: Sequence[Any], form: Form) -> Code:
     numba.get_num_threads()  # starts the threads, to whose functions the code refers
     if contexts() is None or not symbols_known():
         raise TranslationError(f"this Numba lacks its contexts of code, or one of {', '.join(SYMBOLS)}")
     declare_python_functions()
     with compiler_lock():
-        key = _key(function, kinds)
-        text = "" if key else loop_module(function, kinds, alone)
-        make = lambda: Module(text or loop_module(function, kinds, alone), (), has_loops=True)
-        return kept_code(key or text, make, ["call", "part"], str)
+        key = _key(function, kinds, form)
+        text = "" if key else loop_module(function, kinds, form)
+        make = lambda: Module(text or loop_module(function, kinds, form), (), has_loops=True)
+        return kept_code(key or text, make, ["part"] if form.alone or not form.in_words else ["part", "count"], str)
 
 
-def _key(function: Any, kinds: Sequence[Any]) -> str:
+def _key(function: Any, kinds: Sequence[Any], form: Form) -> str:
     """What the machine code depends on: sources, constants in the scope, types; empty for functions from elsewhere."""
     generated = function.__module__.startswith(GENERATED)  # the name has a digest of the source
     if not generated and not inspect.getfile(function).startswith(str(ROOT)):
@@ -128,4 +139,5 @@ def _key(function: Any, kinds: Sequence[Any]) -> str:
     if not all(isinstance(each, int | float | str) for each in constants):
         return ""
     sources = [digest_of(folder) for folder in folders_of(function)]
-    return repr((function.__module__, function.__qualname__, constants, kinds, sources, numba.__version__, HEADER))
+    about = function.__module__, function.__qualname__, constants, kinds, form
+    return repr((*about, sources, numba.__version__))

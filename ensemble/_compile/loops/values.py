@@ -92,6 +92,8 @@ class Values(Blocks):
             target = ir.DoubleType() if kind.bitwidth == 64 else ir.FloatType()
             if isinstance(given.made, ir.Constant) and whole:
                 return ir.Constant(target, float(given.made.constant))
+            if given.kind is types.boolean:
+                return builder.uitofp(given.made, target)
             if given.kind is SIGNED:
                 return builder.sitofp(given.made, target)
             if isinstance(given.kind, types.Float):
@@ -111,6 +113,8 @@ class Values(Blocks):
             return given.made
         if given.kind in (SIGNED, UNSIGNED):
             return self.builder.icmp_signed("!=", given.made, I64(0))
+        if isinstance(given.kind, types.Float):
+            return compared(self.builder, "!=", given.made, ir.Constant(given.made.type, 0.0))
         raise TranslationError(f"a condition of type {given.kind}")
 
     def assign(self, name: str, value: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from ensemble._backend import array_namespace
 from ensemble._compile.allocation import new, new_full
 from ensemble._compile.lanes.types import load, splat, store, zeros
-from ensemble._compile.numba import compiled, inner, output, per_width, prange
+from ensemble._compile.numba import compiled, compiled_unrolled, inner, output, per_width, prange
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.direct.forms.tiles import tiles_by_width
 
@@ -138,7 +138,7 @@ def _sum_products(graph, z, i, met, right, left, row, column, width, pitch, plac
 def _selected(width, symmetric, apart):
     """Of tiles `apart` entries lie together while they are read: among those of all samples each has a page."""
 
-    @compiled
+    @compiled_unrolled
     def loop(factors, graph, z, n_samples, begin, n_tiles):
         for tile in prange(n_tiles):
             starts, columns, _, _, diagonal = graph

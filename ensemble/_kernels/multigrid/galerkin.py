@@ -19,7 +19,7 @@ from ensemble._backend import array_namespace, asarray_like, backend_of, to_nump
 from ensemble._compile import cuda
 from ensemble._compile.allocation import new
 from ensemble._compile.lanes.types import load, prefetch, splat, store, zeros
-from ensemble._compile.numba import compiled, empty, output, per_width, prange, thread_count, tiles
+from ensemble._compile.numba import compiled, compiled_unrolled, empty, output, per_width, prange, thread_count, tiles
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.multigrid.pairs import (
     CUDA,
@@ -267,7 +267,7 @@ def _product_rows(width, shared_a, shared_p):
 def _restrict_slab(width, shared_p):
     """Add to the coarse rows what each task's entries of P^T make of the rows of A P in `buffer`."""
 
-    @compiled
+    @compiled_unrolled
     def loop(
         rows, begins, ends, task_begin, task_end, indices_r, entries_r, p, indptr_ap, indices_ap, buffer, base,
         indptr_c, indices_c, c, n_coarse, n_samples, first,

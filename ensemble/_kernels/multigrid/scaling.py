@@ -17,12 +17,21 @@ from ensemble._compile import cuda
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.lanes.arithmetic import absolute, convert
 from ensemble._compile.lanes.types import load, select, splat, store, stream, zeros
-from ensemble._compile.numba import compiled, per_width, prange, streams, tiles
+from ensemble._compile.numba import compiled, compiled_procedure, output, per_width, prange, streams, tiles
+from ensemble._compile.powers import exponent_of, times_power_of_two
 from ensemble._compile.registry import into, kernel
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.crs import row_product, row_sum
 from ensemble._kernels.sparse.row_passes import block_lists
-from ensemble._kernels.sparse.row_sums import block_sums, largest_of_blocks, largest_of_chunks, ordered_sum, row_blocks
+from ensemble._kernels.sparse.row_sums import (
+    SERIAL,
+    block_sums,
+    largest_of_blocks,
+    largest_of_chunks,
+    ordered_sum,
+    row_blocks,
+    space_in_force,
+)
 from ensemble._typing import Array
 
 __all__ = [
@@ -95,13 +104,32 @@ def _largest(width):
     return loop
 
 
+@compiled_procedure
+def _units(partials, unit, most, out):
+    for s in range(partials.shape[1]):
+        out[0, s] = 0.0
+        largest = out[0, s]
+        for block in range(partials.shape[0]):
+            largest = max(largest, partials[block, s])
+        exponent = np.int64(0)
+        if np.isfinite(largest) and largest > 0.0:
+            exponent = max(exponent_of(largest), -most)
+        out[0, s] = 1.0
+        out[0, s] = times_power_of_two(out[0, s], -exponent)
+        out[1, s] = times_power_of_two(unit[s], exponent)
+
+
 @entry_units.register("numba")
 def _(r, unit, out):
     n_rows, n_samples = r.shape
     partials, bounds = row_blocks(n_rows, n_samples, r.dtype)
     for first, width in tiles(n_samples):
         _largest(width)(r.reshape(-1), partials.reshape(-1), bounds, n_samples, first)
-    return into(out, units_from(largest_of_blocks(partials), unit))
+    if space_in_force() is not SERIAL:
+        return into(out, units_from(largest_of_blocks(partials), unit))
+    found = output(out, (2, n_samples), r.dtype)
+    _units(partials, unit, LARGEST_EXPONENT[r.dtype.itemsize], found)
+    return found
 
 
 @entry_units.register("cuda")

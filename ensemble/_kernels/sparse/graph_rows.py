@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.numba import compiled_procedure
+from ensemble._compile.numba import compiled_procedure, procedure_unrolled
 
 __all__ = ["diagonal_entries", "kept_rows", "spans_between", "transposed_part"]
 
@@ -18,7 +18,7 @@ def diagonal_entries(indptr: Any, columns: Any, first: int = 0) -> np.ndarray:
     return position
 
 
-@compiled_procedure
+@procedure_unrolled
 def _diagonal_entries(indptr, columns, first, position):
     for i in range(position.size):
         found = -1

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.allocation import new
-from ensemble._compile.numba import compiled, compiled_procedure, heard, prange, spliced
+from ensemble._compile.numba import compiled, compiled_procedure, heard, prange, procedure_unrolled, spliced
 
 __all__ = [
     "ROW_CHUNK", "SLAB_ROWS", "by_rows", "entries_between", "order_within_rows", "product_graph", "slab_tasks",
@@ -122,7 +122,7 @@ def _unions(indptr: Any, indices: Any, n_columns: int, by_threes: bool) -> _Unio
     return _Unions(starts, words, masks, n_rows, by_threes, n_words)
 
 
-@compiled_procedure
+@procedure_unrolled
 def _words_of_rows(indptr, indices, starts, words, masks):
     place = U(0)
     for i in range(indptr.size - 1):

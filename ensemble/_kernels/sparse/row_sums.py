@@ -31,13 +31,15 @@ __all__ = [
 
 def added_in_order(partials):
     """The sum of the rows of `partials`, first to last, whatever the number of columns."""
-    total = np.zeros(partials.shape[1], partials.dtype)
+    total = np.empty(partials.shape[1], partials.dtype)
     _add_in_order(np.ascontiguousarray(partials), total)
     return total
 
 
 @compiled_procedure
 def _add_in_order(partials, total):
+    for s in range(total.size):
+        total[s] = 0.0
     for block in range(partials.shape[0]):
         for s in range(partials.shape[1]):
             total[s] += partials[block, s]

@@ -14,7 +14,7 @@ from ensemble.scalar.ensemble import Ensemble
 from ensemble.scalar.statistics.moments import effective_count, scaled
 from ensemble.scalar.statistics.statistics import floating, sample_mean, sample_std, weighed
 
-__all__ = ["ConfidenceInterval", "sample_confidence_interval", "sample_quantile", "tail_factor"]
+__all__ = ["ConfidenceInterval", "levels_of", "sample_confidence_interval", "sample_quantile", "tail_factor"]
 
 
 @explains_calls("sample_quantile")
@@ -65,12 +65,8 @@ def sample_quantile(x: Ensemble, q: Values, *, method: str = "linear") -> PlainA
     """
     xp, samples, weights = weighed(x, "sample_quantile", ordered=True)
     samples = floating(xp, samples)
-    given = array_of(q, "sample_quantile", "q", "hold numbers in [0, 1]")
-    if given.dtype.kind not in "biuf":
-        raise TypeError(message("sample_quantile", "q", "hold numbers in [0, 1]", repr(q)))
-    levels = [float(level) for level in given.reshape(-1)]
-    valid = all(0.0 <= level <= 1.0 for level in levels)
-    require(valid, "sample_quantile", "q", "be in [0, 1]", q, "Divide percentages by 100.")
+    given = levels_of(q, "sample_quantile", "q")
+    levels = given.reshape(-1).tolist()
     one_of(method, ("linear", "inverted_cdf"), "sample_quantile", "method")
     order = xp.argsort(samples, axis=-1)
     ordered = xp.take_along_axis(samples, order, axis=-1)
@@ -87,6 +83,16 @@ def sample_quantile(x: Ensemble, q: Values, *, method: str = "linear") -> PlainA
         w = xp.reshape(xp.take(_double(xp, x), xp.reshape(order, (-1,))), order.shape)
         ordered, place = _weighted_line(xp, ordered, w)
     return _unless_nan(xp, samples, [_interpolated(xp, ordered, place, level) for level in levels], given.shape)
+
+
+def levels_of(q: Values, function: str, argument: str) -> np.ndarray:
+    """Levels of quantiles as float64, each in [0, 1]."""
+    given = array_of(q, function, argument, "hold numbers in [0, 1]")
+    if given.dtype.kind not in "biuf":
+        raise TypeError(message(function, argument, "hold numbers in [0, 1]", repr(q)))
+    valid = bool(np.all((given >= 0.0) & (given <= 1.0)))
+    require(valid, function, argument, "be in [0, 1]", q, "Divide percentages by 100.")
+    return given.astype(np.float64)
 
 
 def _weighted_line(xp: Namespace, ordered: Array, w: Array) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message
+from ensemble._interrupts import held
 from ensemble.uq.inputs.variable import array_digest
 from ensemble.uq.store.anywhere import manifest_at
 from ensemble.uq.store.source_digest import source_digest
@@ -92,8 +93,9 @@ class Kept:
         if values is not None:
             seconds = np.full(ids.size, outcome.seconds / ids.size)
             outputs = {VALUE: values, POINT: checksums(z), SECONDS: seconds}
-        self.store.append(ids, outputs, outcome.failed, reasons)
-        self.n_stored += ids.size
+        with held():
+            self.store.append(ids, outputs, outcome.failed, reasons)
+            self.n_stored += ids.size
 
     def close(self) -> None:
         """Close the store; its journal has all."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ensemble.uq.report.source import Column, Source
+from ensemble.uq.study.failures import NO_REASON
 
 __all__ = ["Place", "Reason", "places_of_failures", "reasons_of"]
 
@@ -41,7 +42,7 @@ class Place:
 
 def reasons_of(reasons: Mapping[int, str], failed: np.ndarray) -> list[Reason]:
     """The reasons, most frequent first; samples without one are together."""
-    texts = {int(k): reasons.get(int(k), "").strip() or "no reason was given" for k in np.flatnonzero(failed)}
+    texts = {int(k): reasons.get(int(k), "").strip() or NO_REASON for k in np.flatnonzero(failed)}
     if len(set(texts.values())) > MOST_REASONS:  # texts with numbers of the sample in them
         texts = {k: NUMBER.sub("#", text) for k, text in texts.items()}
     found: dict[str, list[int]] = {}

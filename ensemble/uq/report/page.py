@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 
+from ensemble.uq.report.attempts import n_recovered
 from ensemble.uq.report.html_report import Report, require_page
 from ensemble.uq.report.markup import Markup, element, joined, paragraph
 from ensemble.uq.report.pages import PAGES
@@ -71,6 +72,8 @@ def state_of(source: Source) -> Markup:
     result = source.result
     failed = f", and {result.n_failed:,} failed ({percent(result.n_failed, result.n_done)})" if result.n_failed else ""
     failed = failed or (", and none failed" if result.n_done else "")
+    if recovered := n_recovered(result):
+        failed += f"; {recovered:,} succeeded when {'it was' if recovered == 1 else 'they were'} run again"
     if result.n_done >= result.n:
         text = f"Finished: all {count(result.n, 'sample')} were run{failed}."
         return paragraph(text, class_="state")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble.uq.report.attempts import attempts_parts
 from ensemble.uq.report.convergence import Convergence, converged
 from ensemble.uq.report.failures import places_of_failures, reasons_of
 from ensemble.uq.report.influence import LARGE_ERROR, Influence, influences
@@ -27,8 +28,6 @@ MOST_PICTURES = 12
 """Outputs, and inputs, that have pictures; tables have all."""
 
 MOST_LISTED = 200
-
-"""Part of the variance that an expansion may miss before the page warns of it."""
 
 
 def run_section(source: Source) -> Section:
@@ -225,8 +224,11 @@ def failures_section(source: Source, pictures: Pictures) -> Section:
     """How many samples failed, why, and where."""
     result, title = source.result, "Failures"
     if not result.n_failed:
-        text = "No sample failed." if result.n_done else "No sample was run yet."
-        return "failures", title, section("failures", title, paragraph(text))
+        again = attempts_parts(result)
+        text = (
+            f"No sample failed{' in its last attempt' if again else ''}." if result.n_done else "No sample was run yet."
+        )
+        return "failures", title, section("failures", title, paragraph(text), *again)
     reasons = reasons_of(result.reasons, result.failed)
     rows = [
         (one.text[:300], f"{len(one.ids):,}", percent(len(one.ids), result.n_done),
@@ -259,7 +261,7 @@ def failures_section(source: Source, pictures: Pictures) -> Section:
         parts += [element("div", *figures, class_="pictures"), table("Inputs of failed samples", columns, inside)]
     elif result.ids.size:
         parts.append(paragraph("Where they lie is not known: the store has not got the values of the inputs yet."))
-    return "failures", title, section("failures", title, *parts)
+    return "failures", title, section("failures", title, *parts, *attempts_parts(result))
 
 
 def cost_section(source: Source) -> Section:

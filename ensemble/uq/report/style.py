@@ -59,7 +59,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 caption { text-align: left; color: var(--muted); padding-bottom: .25rem; position: sticky; left: 0; }
 th, td { padding: .25rem 1rem .25rem 0; text-align: right; vertical-align: top; white-space: nowrap; }
 th[scope="row"], .text { text-align: left; }
-td.text { white-space: normal; min-width: 7rem; }
+td.text { white-space: pre-line; min-width: 9rem; overflow-wrap: anywhere; }
 th.text[scope="row"] { white-space: pre-line; min-width: 13rem; overflow-wrap: anywhere; }
 thead th { border-bottom: 1px solid var(--line); }
 tbody tr { border-bottom: 1px solid var(--raised); }

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ensemble import _check
+from ensemble._interrupts import held, postpone, released
 from ensemble.uq.store import journal, manifest
 from ensemble.uq.store.checks import URL
 from ensemble.uq.store.costs import COST_FILE
@@ -113,9 +114,12 @@ class Folder:
 
     def remove(self, names: list[str]) -> None:
         """Remove objects, many in a request."""
-        if names:
-            with contextlib.suppress(FileNotFoundError):
+        try:
+            if names:
                 self._tried(self._fs.rm, [f"{self._root}/{name}" for name in names])
+        except FileNotFoundError:  # of one, which may keep the others
+            for name in names if len(names) > 1 else ():
+                self.remove([name])
 
 
 class RemotePath(os.PathLike[str]):
@@ -195,15 +199,23 @@ class RemoteStore:
 
     # --- writing
     def append(self, ids: np.ndarray, outputs: Mapping[str, np.ndarray], *arguments: Any, **options: Any) -> None:
-        """Store one finished group: one object."""
-        before = self._local.journal_bytes
-        self._local.append(ids, outputs, *arguments, **options)
-        with (self._local.path / PRIVATE / "journal").open("rb") as file:
-            file.seek(len(journal.empty(0)) + before)
-            record = file.read()
-        name = f"{GROUPS}/{time.time_ns():020d}-{uuid.uuid4().hex}"
-        self._folder.write(name, record)
-        self._written.append(name)
+        """Store one finished group: one object.
+
+        An interrupt while the server is waited for ends the wait: `compact` sends the group.
+        """
+        with held():
+            before = self._local.journal_bytes
+            self._local.append(ids, outputs, *arguments, **options)
+            with (self._local.path / PRIVATE / "journal").open("rb") as file:
+                file.seek(len(journal.empty(0)) + before)
+                record = file.read()
+            name = f"{GROUPS}/{time.time_ns():020d}-{uuid.uuid4().hex}"
+            try:
+                with released():
+                    self._folder.write(name, record)
+            except KeyboardInterrupt:
+                postpone()
+            self._written.append(name)
 
     def extend(self, n: int) -> None:
         """Let the study have `n` samples: the manifest is put again."""

@@ -17,6 +17,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._check import warn_caller
 from ensemble._files import Replacements, sync, write_whole
+from ensemble._interrupts import held
 from ensemble._typing import Ids
 from ensemble.uq.store import compaction
 from ensemble.uq.store import manifest as manifests
@@ -413,12 +414,13 @@ class Store:
         stored = self._index.done & ~self._index.failed if again else self._index.done
         group = group_checked(ids, outputs, failed, reasons, self.outputs, stored)
         before = self._earlier_of(group.ids, earlier or {}) if again or earlier else {}
-        with Writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
-            self._accept()
-            record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons, before)
-        if group.outputs and not self.outputs:
-            self._add_outputs(record.layout.outputs)
-        self._index.add(Group(record, group.ids, group.failed, group.reasons, before), group.places)
+        with held():  # the journal and its index belong together
+            with Writing("Store.append", self.path, "Nothing stored is lost: free space, then resume."):
+                self._accept()
+                record = self._journal.append(group.ids, group.outputs, group.failed, group.reasons, before)
+            if group.outputs and not self.outputs:
+                self._add_outputs(record.layout.outputs)
+            self._index.add(Group(record, group.ids, group.failed, group.reasons, before), group.places)
         if time.monotonic() - self._synced >= self._sync_seconds:
             self._sync()
 

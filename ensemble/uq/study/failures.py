@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["Failures", "failures_by_reason", "kind_of_reason"]
+__all__ = ["NO_REASON", "Failures", "failures_by_reason", "kind_of_reason"]
+
+NO_REASON = "no reason was given"
+"""What a text says of a sample that failed without a reason."""
 
 EXIT_CODE = r"(?<!exit code )(?<!exit code \d)(?<!exit code \d\d)"
 """Exit codes tell faults apart: they stay."""
@@ -38,7 +41,7 @@ class Failures(NamedTuple):
 def kind_of_reason(reason: str) -> str:
     """The first line of a reason, with ``#`` for numbers, which differ from sample to sample."""
     lines = reason.strip().splitlines()
-    text = NUMBERS.sub("#", lines[0] if lines else "") or "no reason was given"
+    text = NUMBERS.sub("#", lines[0] if lines else "") or NO_REASON
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 

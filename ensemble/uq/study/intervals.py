@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ensemble.scalar.statistics.histograms import Histograms
 from ensemble.scalar.statistics.moments import effective_count
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval, tail_factor
 
 __all__ = [
-    "binomial", "is_independent", "jump_of", "order_statistics", "quantile_of_units",
+    "binomial", "is_independent", "jump_of", "jumps_of", "order_statistics", "quantile_of_units",
     "share_of_units", "skewed", "standard_error", "student", "unseen", "values_interval", "variance",
 ]  # fmt: skip
 
@@ -69,6 +70,17 @@ def jump_of(values: np.ndarray, counts: np.ndarray | None = None) -> Any:
     split = np.take_along_axis(between, best, axis=-1)[..., 0] > TWO_GROUPS * square
     apart = np.where(split, np.take_along_axis(distance, best, axis=-1)[..., 0], 0.0)
     return np.maximum(apart, np.diff(deviations, axis=-1).max(axis=-1)) * scale[..., 0]
+
+
+def jumps_of(histograms: Histograms, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The largest jump that each entry may have, and that of its squares about `mean`, from the filled bins."""
+    counts, places = histograms.counts, np.arange(histograms.n_bins)
+    filled = np.maximum.accumulate(np.where(counts > 0, places, -1), axis=-1)
+    start = np.argmax(counts > 0, axis=-1)[:, None]
+    filled = np.maximum(filled, start)  # an empty bin counts as one more sample of the filled one before
+    values = np.ldexp(histograms.first[:, None] + filled + 0.0, histograms.exponents[:, None])
+    changes = np.diff(values, axis=-1) * np.abs(values[:, 1:] + values[:, :-1] - 2.0 * mean[:, None])
+    return jump_of(values, counts.astype(np.float64)), changes.max(axis=-1)
 
 
 def unseen(jump: Any, n: float, n_replicates: int, level: float) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from ensemble._check import array_of, integer, kind_of, message, one_of, require
+from ensemble._interrupts import held
 from ensemble._keywords import explains_calls
 from ensemble._typing import Ids
 from ensemble.uq.inputs.inputs import Inputs
@@ -236,8 +237,9 @@ class Plan:
         extendable = self.sampler.count() is None and self.sampler.extendable
         require(extendable, "plan.extend", "sampler", "have no end", repr(self.sampler))
         self.sampler.for_inputs(self.inputs, n)  # it warns of numbers that do not suit it
-        self._grow(n)
-        self.store.extend(n)
+        with held():
+            self.store.extend(n)
+            self._grow(n)
 
     def _grow(self, n: int) -> None:
         """Draw further samples."""
@@ -309,20 +311,29 @@ class Plan:
                 check_names(found, self.inputs.names, function)
                 self.declared.dims(found, function)
                 self._start(found)
+        with held():  # the store, what is done and the statistics belong together
+            self._store(ids, outcome)
+            self._count(ids, outcome)
+        if getattr(self.store, "journal_bytes", 0) >= JOURNAL_BYTES:
+            self.store.compact(weighted_columns(self.samples))
+
+    def _store(self, ids: np.ndarray, outcome: Outcome) -> None:
+        """Store a group."""
         reasons = {int(ids[place]): text for place, text in outcome.reasons.items()} if outcome.reasons else {}
         if outcome.earlier or self.again[ids].any():
             self._append_again(ids, outcome, reasons)
         else:
-            self.store.append(ids, outputs, outcome.failed, reasons)
+            self.store.append(ids, outcome.outputs, outcome.failed, reasons)
+
+    def _count(self, ids: np.ndarray, outcome: Outcome) -> None:
+        """Count a group that is stored."""
         places = as_slice(ids)
         self.is_done[places] = True
         self.failed[places] = outcome.failed
-        if reasons:
-            self.reasons.update(reasons)
-        self._add_to_streams(ids, outputs, outcome.failed, places)
+        for place, text in outcome.reasons.items():
+            self.reasons[int(ids[place])] = text
+        self._add_to_streams(ids, outcome.outputs, outcome.failed, places)
         self.costs.add(ids.size, outcome.seconds)
-        if getattr(self.store, "journal_bytes", 0) >= JOURNAL_BYTES:
-            self.store.compact(weighted_columns(self.samples))
 
     def _append_again(self, ids: np.ndarray, outcome: Outcome, reasons: dict[int, str]) -> None:
         """Store a group with samples that had failed before; the reasons of those attempts are kept."""
@@ -337,6 +348,14 @@ class Plan:
 
     def _start(self, layout: Layout) -> None:
         """Prepare for outputs of this layout."""
+        try:
+            self._prepare(layout)
+        except BaseException:  # interrupted: the next group begins anew
+            self.layout, self.streams = {}, None
+            raise
+
+    def _prepare(self, layout: Layout) -> None:
+        """Decide what is kept, and gather statistics of what is stored."""
         self.layout = layout
         size = sum(math.prod(shape) * dtype.itemsize for shape, dtype in layout.values())
         if self.keep is None:

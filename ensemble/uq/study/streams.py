@@ -12,9 +12,9 @@ import numpy as np
 from ensemble._interrupts import held
 from ensemble._kernels.statistics.block_sums import Choice, add_block, choice_of
 from ensemble.scalar import Ensemble, Moments
+from ensemble.scalar.statistics.histograms import Histograms, ranges
 from ensemble.scalar.statistics.moments import moments_from, sums_of
 from ensemble.uq.store.places import as_slice, places_by_key
-from ensemble.uq.study.histograms import Histograms, ranges
 from ensemble.uq.study.outputs import Layout, blank
 
 __all__ = ["Stream", "Summary", "block_size", "empty_streams"]

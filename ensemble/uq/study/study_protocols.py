@@ -108,6 +108,10 @@ class StudyResult(Protocol):
     def earlier_reasons(self) -> dict[int, tuple[str, ...]]: ...
 
     @property
+    def attempts(self) -> np.ndarray:
+        """How often each sample was run, shape (n,)."""
+
+    @property
     def sampler(self) -> Any: ...
 
     @property

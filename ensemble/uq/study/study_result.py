@@ -22,17 +22,18 @@ from ensemble.scalar import (
     sample_cov,
     sample_quantile,
 )
+from ensemble.scalar.statistics.histograms import Histograms
 from ensemble.scalar.statistics.moments import effective_count, exact_mean
 from ensemble.scalar.statistics.quantiles import ConfidenceInterval
 from ensemble.uq.report.html_report import Report
 from ensemble.uq.report.pages import PAGES
 from ensemble.uq.study.conditions import Condition, holds, threshold_of
-from ensemble.uq.study.failures import Failures, failures_by_reason
-from ensemble.uq.study.histograms import Histograms
+from ensemble.uq.study.failures import NO_REASON, Failures, failures_by_reason
 from ensemble.uq.study.intervals import (
     binomial,
     is_independent,
     jump_of,
+    jumps_of,
     order_statistics,
     quantile_of_units,
     share_of_units,
@@ -192,7 +193,7 @@ class UqResult:
     def _named(self, name: str, function: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and type of an output that has a sample."""
         if not self.ids.size:
-            first = next(iter(self.reasons.values()), "none was run")
+            first = next(iter(self.reasons.values()), "" if self.n_failed else "none was run") or NO_REASON
             seen = f"{self.n_failed} failed of {self.n_done} that were run"
             raise ValueError(message(f"UqResult.{function}", "the study", "have a sample", seen, f"First: {first}."))
         one_of(name, self.names, f"UqResult.{function}", "name")
@@ -250,7 +251,7 @@ class UqResult:
             If there is no such output, or only statistics were kept.
         """
         self._named(name, "samples")
-        values = self._read(name, self.ids, "samples")
+        values = np.array(self._read(name, self.ids, "samples"))  # what is written into it changes no statistic
         weights = self.weights
         if weights is not None and np.any(weights < 0.0):
             return Ensemble(values)
@@ -648,7 +649,7 @@ class UqResult:
             for first in range(0, self.ids.size, block):
                 part = self._read(name, self.ids[first : first + block], "confidence_interval")
                 histograms.add(part.reshape(mean.size, -1))
-        return histograms.jumps(mean.reshape(-1))[of_squares].reshape(shape)
+        return jumps_of(histograms, mean.reshape(-1))[of_squares].reshape(shape)
 
     def _standard_moments(self, name: str, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Skewness, mean fourth power in units of the deviation, and skewness of the squares; zeros of constants.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ensemble.uq.study.failures import NO_REASON
 from ensemble.uq.study.study_protocols import StudyResult
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ def table(result: StudyResult) -> str:
         if result.no_interval():
             lines.append(f"  no interval: {result.no_interval()}")
     if result.n_failed:
-        first = next(iter(result.reasons))
-        lines.append(f"  {result.n_failed:,} failed; first sample {first}: {result.reasons[first]}")
+        first = int(np.flatnonzero(result.failed)[0])
+        reason = result.reasons.get(first) or NO_REASON
+        lines.append(f"  {result.n_failed:,} failed; first sample {first}: {reason}")
     failures = result.failures
     if len(failures) > 1 or any(counts.repeated or counts.recovered for counts in failures.values()):
         lines += [f"    {line}" for line in failure_lines(failures)]

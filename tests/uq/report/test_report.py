@@ -10,6 +10,7 @@ from scipy import stats
 
 import ensemble as en
 from ensemble import xp
+from ensemble.uq.report.attempts import numbered
 from ensemble.uq.report.pictures import Pictures
 from ensemble.uq.report.style import COLORS
 from tests.command_line import exit_status
@@ -120,6 +121,72 @@ def test_failures_are_told_by_reason_and_place(page, result):
     assert row[0] == "too heavy <script>alert(1)</script>" and row[1] == str(result.n_failed)
     place = page.table("Inputs of failed samples")[1]
     assert place[0] == "load" and float(place[1]) > 1.3 and float(place[4]) <= 1.3 and place[5] == "1.00"
+
+
+@pytest.fixture(scope="module")
+def run_again(tmp_path_factory):
+    """A study with a fault that went away in part, run again twice; its result and its store."""
+    path, inputs = tmp_path_factory.mktemp("again") / "run.zarr", en.Inputs(load=stats.norm(1.0, 0.2))
+    for licence, options in ((0.9, {}), (1.0, {"resume": True}), (9.0, {"resume": True})):
+        with en.plan(inputs, 256, seed=5, ensemble_size=32, store=path, retry_failed=bool(options), **options) as work:
+            for group in work.groups():
+                load = group.samples.load.samples
+                lost = (load > licence) & (load <= 1.3)
+                reasons = {int(i): f"diverged <b> in step {i}\n  log" for i in group.ids[load > 1.3]}
+                reasons |= {int(i): "no licence" for i in group.ids[lost]}
+                work.tell(group, {"y": load}, failed=lost | (load > 1.3), reasons=reasons)
+            result = work.result()
+    return result, path
+
+
+def test_what_reruns_recovered_is_told(run_again, tmp_path, capsys):
+    result, path = run_again
+    page = Page(result.report().html)
+    attempts, failed = result.attempts, result.failed
+    recovered = int(np.count_nonzero((attempts > 1) & ~failed))
+    assert recovered > 40 and result.n_failed > 5
+    head = page.all("header")[0]["text"]
+    assert f"{result.n_failed} failed" in head and f"{recovered} succeeded when they were run again" in head
+    rows = page.table("Samples by the number of their attempts")[1:]
+    counts = [(k, np.count_nonzero(attempts == k), np.count_nonzero((attempts == k) & ~failed)) for k in (1, 2, 3)]
+    assert [tuple(int(cell) for cell in row[:3]) for row in rows] == counts
+    rows = {row[0]: row[1:] for row in page.table("Reasons of all attempts")[1:]}
+    assert rows["no licence"] == [str(recovered), "0", "0"]
+    assert rows["diverged <b> in step #"] == ["0", str(result.n_failed), "0"]
+    rows = page.table("Samples with more than one attempt")[1:]
+    order = sorted(result.earlier_reasons, key=lambda i: (-attempts[i], not failed[i], i))[:20]
+    assert [int(row[0]) for row in rows] == order
+    for row in rows:
+        (reason,) = {text.splitlines()[0] for text in result.earlier_reasons[int(row[0])]}
+        assert row[1:3] == ["3", f"1 to 2: {reason}"]
+        assert row[3] == (result.reasons[int(row[0])].splitlines()[0] if failed[int(row[0])] else "succeeded")
+    assert f"{len(result.earlier_reasons) - 20} further samples are not listed" in page.all("main")[0]["text"]
+    assert exit_status(["report", str(path), "-o", str(tmp_path / "p.html")]) == 0
+    stored = Page((tmp_path / "p.html").read_text())
+    assert stored.table("Samples with more than one attempt") == page.table("Samples with more than one attempt")
+
+
+def test_reasons_of_attempts_are_numbered():
+    assert numbered(["a", "a", "b", "a"]) == "1 to 2: a\n3: b\n4: a"
+
+
+def test_a_study_that_recovered_all_says_so(tmp_path):
+    inputs = en.Inputs(load=stats.norm(1.0, 0.2))
+    for again in (False, True):
+        options = {"resume": True, "retry_failed": True} if again else {}
+        with en.plan(inputs, 64, seed=5, store=tmp_path / "run.zarr", **options) as work:
+            for group in work.groups():
+                load = group.samples.load.samples
+                work.tell(group, {"y": load}, failed=np.zeros(load.shape, bool) if again else load > 1.2)
+            result = work.result()
+    page = Page(result.report().html)
+    text = page.all("main")[0]["text"]
+    assert "No sample failed in its last attempt." in text and "Samples that were run again" in text
+    assert page.table("Reasons of all attempts")[1][0] == "no reason was given"
+
+
+def test_a_study_without_reruns_says_nothing_of_them(page):
+    assert "run again" not in page.all("body")[0]["text"]
 
 
 def test_cost_has_time_and_rate(page):

@@ -68,6 +68,55 @@ def test_a_surrogate_stands_for_the_model_in_a_study(fitted):
     np.testing.assert_allclose(study.mean("y"), exact.mean("y"), atol=5e-3)
 
 
+def kink(x):
+    """A product of kinks: the deviations of a smooth process are too small for it."""
+    return {"y": np.abs(4.0 * x.a - 2.0) * np.abs(4.0 * x.b - 2.0), "f": np.stack([x.a, 0.0 * x.a])}
+
+
+@pytest.fixture(scope="module")
+def kinked():
+    inputs = en.Inputs(a=stats.uniform(), b=stats.uniform(), c=stats.uniform(), d=stats.uniform())
+    found = []
+    for seed in range(12):
+        samples = inputs.samples(48, seed=seed, sampler="monte_carlo")
+        found.append(en.uq.gaussian_process(inputs, samples, kink(samples), n_restarts=0))
+    return inputs, found
+
+
+@pytest.mark.filterwarnings("ignore:gaussian_process")
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_intervals_hold_new_values_as_often_as_they_say(kinked, level):
+    inputs, found = kinked
+    fresh = inputs.samples(512, seed=90, sampler="monte_carlo")
+    exact, held, normal = kink(fresh)["y"].samples, [], []
+    for surrogate in found:
+        low, high = (end.samples for end in surrogate.interval(fresh, level)["y"])
+        held.append(np.mean((low <= exact) & (exact <= high)))
+        half = stats.norm.ppf(0.5 + 0.5 * level) * surrogate.std(fresh)["y"].samples
+        normal.append(np.mean(np.abs(exact - surrogate(fresh)["y"].samples) <= half))
+    assert np.mean(normal) < level - 0.05 < np.mean(held)
+
+
+@pytest.mark.filterwarnings("ignore:gaussian_process")
+def test_entries_have_intervals_of_their_own(kinked):
+    inputs, (surrogate, *_) = kinked
+    low, high = surrogate.interval(inputs.samples(8, seed=90))["f"]
+    assert low.shape == high.shape == (2,) and low.n_samples == 8
+    assert np.all(low.samples[1] == 0.0) and np.all(high.samples[1] == 0.0)  # a constant
+    assert np.all(low.samples[0] < high.samples[0])
+
+
+def test_a_level_needs_samples(fitted):
+    inputs, _, surrogate = fitted
+    with pytest.raises(ValueError, match=r"interval: level must be at most n / \(n \+ 1\) = 0.9846 of 64 samples"):
+        surrogate.interval(inputs.samples(8, seed=1), 0.99)
+    with pytest.raises(ValueError, match="Divide percentages by 100"):
+        surrogate.interval(inputs.samples(8, seed=1), 95)
+    drawn = inputs.samples(19, seed=5, sampler="monte_carlo")
+    few = en.uq.gaussian_process(inputs, drawn, smooth(drawn))
+    assert np.all(np.isfinite(few.interval(inputs.samples(8, seed=1))["y"][0].samples))
+
+
 def test_units_change_nothing_but_units():
     inputs = en.Inputs(a=stats.uniform(-1e6, 2e6), b=stats.norm(0.0, 1e-9))
     model = lambda x: {"y": 1e9 * (np.sin(2e-6 * x.a) + 1e9 * x.b)}

@@ -5,9 +5,10 @@ import pytest
 from scipy import stats
 
 import ensemble as en
+from ensemble.scalar.statistics import histograms
+from ensemble.scalar.statistics.histograms import Histograms, ranges
 from ensemble.scalar.statistics.moments import sum_last
-from ensemble.uq.study import histograms, streams
-from ensemble.uq.study.histograms import Histograms, ranges
+from ensemble.uq.study import streams
 
 
 def samples(n_entries, n_samples, seed):

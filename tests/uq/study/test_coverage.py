@@ -5,8 +5,15 @@ import pytest
 from scipy import stats
 
 import ensemble as en
-from ensemble.uq.study.histograms import Histograms
-from ensemble.uq.study.intervals import jump_of, quantile_of_units, share_of_units, standard_error, values_interval
+from ensemble.scalar.statistics.histograms import Histograms
+from ensemble.uq.study.intervals import (
+    jump_of,
+    jumps_of,
+    quantile_of_units,
+    share_of_units,
+    standard_error,
+    values_interval,
+)  # fmt: skip
 
 REPEATS = 200
 SLACK = 0.02 + 3.5 * np.sqrt(0.95 * 0.05 / REPEATS)
@@ -115,7 +122,7 @@ def test_a_jump_between_replicates_is_seen_in_the_values():
     assert jump_of(np.array([0.0] * 7 + [1.0] * 3)) == 1.0 and jump_of(np.zeros(5)) == 0.0
     histogram = Histograms(1)
     histogram.add(two[None])
-    assert histogram.jumps(np.zeros(1))[0] == pytest.approx(jump_of(two), rel=0.05)
+    assert jumps_of(histogram, np.zeros(1))[0] == pytest.approx(jump_of(two), rel=0.05)
 
 
 def test_one_nan_or_constant_entry_leaves_the_others():

@@ -518,3 +518,27 @@ def test_a_pickled_result_holds_no_model(name):
     if name == "propagate":
         assert again.mean("tip") == result.mean("tip") and again.std("tip") == result.std("tip")
         assert again.to_xarray().attrs == result.to_xarray().attrs
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_what_is_written_into_samples_changes_no_statistic(tmp_path, stored):
+    options = {"store": tmp_path / "run.zarr"} if stored else {}
+    result = en.propagate(beam, INPUTS, 64, seed=7, progress=False, **options)
+    mean, centred = float(en.propagate(beam, INPUTS, 64, seed=7, progress=False).mean("tip")), result["tip"]
+    centred -= centred.samples.mean()
+    result.samples("field").samples[...] = 0.0
+    result.values("tip")[...] = 0.0
+    assert float(result.mean("tip")) == mean and float(result.quantile("field", 0.5)[2]) > 0.9
+
+
+@pytest.mark.parametrize("all_fail", [False, True])
+def test_failures_without_a_reason_are_told_so(all_fail):
+    with en.plan(INPUTS, 16, seed=7) as study:
+        for group in study.groups():
+            tip = group.samples.load.samples
+            study.tell(group, {"tip": tip}, failed=tip > (-9.0 if all_fail else 1.0))
+        result = study.result()
+    assert "first sample" in repr(result) and ": no reason was given" in repr(result)
+    if all_fail:
+        with pytest.raises(ValueError, match="First: no reason was given"):
+            result.mean("tip")

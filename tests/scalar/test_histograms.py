@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.uq.study.histograms import Histograms
+from ensemble.scalar.statistics.histograms import Histograms
 from tests.conftest import examples
 
 PARTS = ("counts", "low", "high", "at_low", "at_high", "exponents", "first")
@@ -33,6 +33,24 @@ def test_counts_depend_on_neither_grouping_nor_order(step):
     whole, parts = filled(values), filled(shuffled, step=step)
     for name in PARTS:
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+
+
+@pytest.mark.parametrize("step", [1, 37, 2000])
+def test_samples_that_are_not_present_leave_no_trace(step):
+    values = samples()
+    present = np.random.default_rng(20417).random(values.shape) < 0.5
+    present[3], present[4, 5:] = False, False
+    masked = Histograms(len(values), 128)
+    for first in range(0, values.shape[1], step):
+        part = slice(first, first + step)
+        masked.add_present(np.where(present, values, np.nan)[:, part], present[:, part])
+    for row, there in enumerate(present):
+        if not there.any():
+            assert not masked.counts[row].any() and np.isnan(masked.quantile(0.5)[row])
+            continue
+        alone = filled(values[row : row + 1, there])
+        for name in PARTS:
+            np.testing.assert_array_equal(getattr(masked, name)[row], getattr(alone, name)[0])
 
 
 def test_two_accumulators_add_up():

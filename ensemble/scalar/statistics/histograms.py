@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ensemble._kernels.statistics.counts import count_rows
-from ensemble.uq.study.intervals import jump_of
 
 __all__ = ["Histograms", "ranges"]
 
@@ -71,6 +70,15 @@ class Histograms:
             self._cover_rows(np.minimum(self.low[rows], low[rows]), np.maximum(self.high[rows], high[rows]), rows)
             self._add_rows(values[rows].astype(np.float64, copy=False), rows)
 
+    def add_present(self, values: np.ndarray, present: np.ndarray) -> None:
+        """Count those samples, shape (n_entries, n_samples), that are `present`, a mask of that shape; all finite."""
+        values = np.where(present, values, np.nan).astype(np.float64, copy=False)
+        low = np.fmin.reduce(values, axis=-1, initial=np.inf)
+        high = np.fmax.reduce(values, axis=-1, initial=-np.inf)
+        for rows in self._chunks():
+            self._cover_rows(np.minimum(self.low[rows], low[rows]), np.maximum(self.high[rows], high[rows]), rows)
+            self._add_rows(np.where(present[rows], values[rows], 0.0), rows, present[rows])
+
     def add_parts(self, values: np.ndarray, sizes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         """Count the first samples of each part, by compiled code.
 
@@ -101,13 +109,14 @@ class Histograms:
         step = max(1, CACHED_COUNTS // self.n_bins)
         return (slice(k, min(k + step, self.low.size)) for k in range(0, self.low.size, step))
 
-    def _add_rows(self, values: np.ndarray, rows: slice) -> None:
+    def _add_rows(self, values: np.ndarray, rows: slice, present: np.ndarray | None = None) -> None:
         for counts, end in ((self.at_low, self.low), (self.at_high, self.high)):
-            equal = np.nonzero(values == end[rows, None])[0]
-            counts[rows] += np.bincount(equal, minlength=values.shape[0])
+            equal = values == end[rows, None]
+            at_end = np.nonzero(equal if present is None else equal & present)[0]
+            counts[rows] += np.bincount(at_end, minlength=values.shape[0])
         bins = _bin(values, self.exponents[rows, None])
         bins += self.n_bins * np.arange(values.shape[0])[:, None] - self.first[rows, None]
-        counts, flat = self.counts[rows], bins.reshape(-1)
+        counts, flat = self.counts[rows], bins.reshape(-1) if present is None else bins[present]
         if FEW * flat.size >= counts.size:
             counts += np.bincount(flat, minlength=counts.size).reshape(counts.shape)
         else:
@@ -233,16 +242,6 @@ class Histograms:
                 middle = np.where(self.exponents[:, None] <= 0, np.floor(middle), middle)
             scaled = np.where(share > 0.0, (middle - mean[:, None]) / std[:, None], 0.0)
             return [(share * scaled**order).sum(axis=-1) for order in orders]
-
-    def jumps(self, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The largest jump that each entry may have, and that of its squares about `mean`, from the filled bins."""
-        places = np.arange(self.n_bins)
-        filled = np.maximum.accumulate(np.where(self.counts > 0, places, -1), axis=-1)
-        start = np.argmax(self.counts > 0, axis=-1)[:, None]
-        filled = np.maximum(filled, start)  # an empty bin counts as one more sample of the filled one before
-        values = np.ldexp(self.first[:, None] + filled + 0.0, self.exponents[:, None])
-        changes = np.diff(values, axis=-1) * np.abs(values[:, 1:] + values[:, :-1] - 2.0 * mean[:, None])
-        return jump_of(values, self.counts.astype(np.float64)), changes.max(axis=-1)
 
     def width(self) -> np.ndarray:
         """The width of the bins of every entry: the bound on the error of its quantiles."""
