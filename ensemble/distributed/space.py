@@ -186,9 +186,15 @@ class RankSpace(Space):
         """The array of `x` and its space for `n_ghosts` ghost rows; a copy where `x` was not made by `vector`."""
         if not n_ghosts:
             return x
+        whole = self.space_behind(x, n_ghosts)
+        if whole is None:
+            whole = empty_like(x, (self.n_local + n_ghosts, x.shape[1]))
+            whole[: self.n_local] = x
+        return whole
+
+    def space_behind(self, x: Array, n_ghosts: int) -> Array:
+        """The array of `x` and of the space for `n_ghosts` ghost rows behind it; None where there is no such space."""
         found = self._wholes.get(id(x))
         if found is not None and found[0]() is x and found[1].shape[0] >= self.n_local + n_ghosts:
             return found[1][: self.n_local + n_ghosts]
-        whole = empty_like(x, (self.n_local + n_ghosts, x.shape[1]))
-        whole[: self.n_local] = x
-        return whole
+        return None

@@ -132,10 +132,10 @@ class KrylovIteration:
         """Compute out = b - A x, of the present x or another."""
         return self.A.residual(self.x if x is None else x, self.b, out)
 
-    def precondition(self, r: Array, out: Array, norm: np.ndarray | None = None) -> Array:
+    def precondition(self, r: Array, out: Array, norm: Array = None) -> Array:
         """Compute M r in `out`; return `r` itself without a preconditioner. `norm`: see `precondition_dot`."""
         if norm is not None and self.M.takes_norms:
-            return self.precondition_dot(r, out, norm)[0]
+            return self.M.precondition(r, out, self.workspace, norm)  # type: ignore[call-arg]
         return r if isinstance(self.M, Identity) else self.M.precondition(r, out, self.workspace)
 
     def precondition_dot(self, r: Array, out: Array, norm: np.ndarray | None = None) -> tuple[Array, Array]:

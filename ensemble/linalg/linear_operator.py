@@ -79,7 +79,8 @@ class LinearOperator:
     has_partial_dots : bool
         Whether there is `apply_dot_partials`.
     takes_norms : bool
-        Whether `precondition_dot` takes the norms of `r`, too, and then does not search its largest entries.
+        Whether `precondition` and `precondition_dot` take the norms of `r`, too, and then do not search its largest
+        entries.
     takes_samples : bool
         Whether there is `take_samples`, so that a solver may take finished samples out.
     has_fused_steps : bool

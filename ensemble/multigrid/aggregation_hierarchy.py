@@ -146,6 +146,16 @@ class AggregationHierarchy(Hierarchy):
         return Workspace([level.A for level in self.levels], n_samples)
 
     def apply(self, r: Vectors, out: Vectors | None = None, workspace: Workspace | None = None) -> Array:
+        return self._applied(r, out, workspace, None)
+
+    def precondition(self, r: Vectors, out: Vectors, workspace: Any, norm: Vectors | None = None) -> Vectors:
+        """The product with `r` in `out`; `norm` are the norms of r, if they are known."""
+        if norm is None:
+            return super().precondition(r, out, workspace)  # type: ignore[no-any-return]
+        found: Vectors = self._applied(r, out, workspace, norm)
+        return found
+
+    def _applied(self, r: Array, out: Array, workspace: Workspace | None, norm: Array) -> Any:
         workspace = self.workspace_for(r, workspace)
         if out is None:
             out = empty_like(r)
@@ -154,7 +164,7 @@ class AggregationHierarchy(Hierarchy):
         if self._is_complex:  # kernels have complex numbers of one type
             out[...] = v_cycle(*self.cycle, r.astype(self.dtype), empty_like(r, dtype=self.dtype), workspace)
             return out
-        return self.converted(None, r, out, workspace)[0]
+        return self.converted(None, r, out, workspace, norm=norm, inner=False)[0]
 
     @property
     def takes_norms(self) -> bool:
@@ -166,7 +176,7 @@ class AggregationHierarchy(Hierarchy):
         r: Vectors,
         out: Vectors | None = None,
         workspace: Workspace | None = None,
-        norm: np.ndarray | None = None,
+        norm: Vectors | None = None,
     ) -> Array:
         cycle = None if out is None else repeated_cycle(self, r)
         if cycle is not None and out is not None:
@@ -181,21 +191,23 @@ class AggregationHierarchy(Hierarchy):
 
     def converted(
         self, scale: Array, r: Array, out: Array, workspace: Workspace, unit: Array = None,
-        norm: np.ndarray | None = None,
+        norm: Vectors | None = None, inner: bool = True,
     ) -> tuple[Any, Any]:  # fmt: skip
         """`converted_v_cycle` on these levels, in units of powers of two: the hierarchy's, or `unit` in their place."""
         if unit is None:
             unit = self.unit_for(r)
-        inner = converted_v_cycle(*self.cycle, scale, r, out, workspace, unit, norm)[1]
+        product = converted_v_cycle(*self.cycle, scale, r, out, workspace, unit, norm, inner)[1]
         if self.double is not None:
             hierarchy, samples = self.double
             places = asarray_like(samples, r)
             if workspace.double is None:
                 workspace.double = hierarchy.workspace(samples.size)
             part = hierarchy.apply(take_samples(r, places, None), None, workspace.double)
-            with in_space(self.space):
-                inner = dot(r, put_samples(part, places, out), None)
-        return out, inner
+            put_samples(part, places, out)
+            if inner:
+                with in_space(self.space):
+                    product = dot(r, out, None)
+        return out, product
 
     def unit_for(self, r: Array) -> Any:
         """The unit of each sample of `r`, in its type and on its device; None for a hierarchy without units."""

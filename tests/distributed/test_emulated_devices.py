@@ -12,6 +12,7 @@ from ensemble.distributed.space import RankSpace
 from ensemble.krylov import bicgstab, cg, gmres, minres
 from ensemble.linalg import CrsGraph, CrsMatrix
 from ensemble.multigrid import smoothed_aggregation
+from ensemble.scalar import Ensemble
 from tests import cuda_on_cpu
 from tests.distributed.emulated import HostCopies, emulated_devices, on_emulator
 from tests.distributed.systems import box, digest, distributed_system, right_hand_side
@@ -189,3 +190,57 @@ def test_sums_after_an_interrupted_one_are_right(monkeypatch):
             np.testing.assert_array_equal(space.chunk_total(partials), [[4.0, 6.0]])
     with pytest.raises(RuntimeError, match="share chunks"):
         RankSpace(comm, 0, np.array([0, 63, 100])).chunk_total(partials)
+
+
+def reductions(comm, n_samples):
+    """V-cycles of a solve with a hierarchy in single precision, and sums and maxima over ranks."""
+    comm = emulated_devices(comm)
+    messages = comm.device_messages
+    messages.can_be_recorded = True
+    A, at = box(8, n_samples, spread=0.3)
+    M, right = distributed_system(comm, A, right_hand_side(A.shape[0], n_samples), domains=4, coordinates=at)[1:]
+    count = {"V-cycles": 0, "sums": 0, "maxima": 0}
+    with on_emulator():
+        hierarchy = smoothed_aggregation(M, coarse_size=8)
+        reduce, precondition = messages.all_reduce, hierarchy.precondition
+
+        def counted(array, largest=False):
+            count["maxima" if largest else "sums"] += 1
+            return reduce(array, largest)
+
+        def cycle(*arguments):
+            count["V-cycles"] += 1
+            return precondition(*arguments)
+
+        messages.all_reduce, hierarchy.precondition = counted, cycle
+        cg(M, right, M=hierarchy)
+    return count
+
+
+def test_an_iteration_reduces_three_sums_and_no_maximum(mpi):
+    """A V-cycle enters in units of the norm that the solve has, and its inner product is taken once."""
+    for count in mpi(reductions, 2, 2):
+        assert count["V-cycles"] > 5
+        assert count["maxima"] == 0
+        assert 3 * count["V-cycles"] < count["sums"] <= 3 * count["V-cycles"] + 4
+
+
+def test_a_cycle_in_units_of_the_norm_takes_right_hand_sides_of_any_magnitude():
+    """In single precision: powers of two scale the solution and change no other bit; a sample of NaN fails alone."""
+    comm = emulated_devices(serial())
+    comm.device_messages.can_be_recorded = True
+    A, at = box(8, 4, spread=0.3)
+    M, right = distributed_system(comm, A, right_hand_side(A.shape[0], 4), domains=4, coordinates=at)[1:]
+    with on_emulator():
+        hierarchy = smoothed_aggregation(M, coarse_size=8)
+        assert hierarchy.takes_norms and hierarchy.dtype == np.float32
+        want = cg(M, right, M=hierarchy)
+        assert want.converged.all()
+        for power in (-700, 600):
+            got = cg(M, Ensemble(right.samples * 2.0**power), M=hierarchy)
+            np.testing.assert_array_equal(got.x.samples, want.x.samples * 2.0**power)
+        odd = right.samples.copy()
+        odd[:, 1], odd[5, 2] = 0.0, np.nan
+        got = cg(M, Ensemble(odd), M=hierarchy)
+    assert got.converged.tolist() == [True, True, False, True]
+    np.testing.assert_array_equal(got.x.samples[:, [0, 3]], want.x.samples[:, [0, 3]])

@@ -14,6 +14,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace
 from ensemble._compile import cuda
+from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.lanes.arithmetic import absolute, convert
 from ensemble._compile.lanes.types import load, select, splat, store, stream, zeros
 from ensemble._compile.numba import compiled, compiled_procedure, output, per_width, prange, streams, tiles
@@ -31,8 +32,11 @@ from ensemble._kernels.sparse.row_sums import (
     row_blocks,
     space_in_force,
 )
+from ensemble._typing import Array
 
-__all__ = ["entry_units", "narrowed", "scaled_finish", "scaled_start", "units_from"]
+__all__ = [
+    "entry_units", "finished_on_device", "narrowed", "scaled_finish", "scaled_start", "units_from", "units_of_norms",
+]  # fmt: skip
 
 
 CUDA = cuda.KernelModule(
@@ -134,10 +138,22 @@ def _(r, unit, out):
     krylov = cuda.KERNEL_MODULES["krylov/vectors"]
     layout = cuda.layout_of(n_samples, r)
     partials = largest_of_chunks(cuda.chunked(krylov, "largest", n_rows, (r,), layout, False, n_samples, 1))
-    out = cuda.output(out, r, (2, n_samples))
-    single = cuda.Layout(layout.real, 1, 1, 1)
-    arguments = (partials, unit, out, np.int64(partials.shape[1]), np.int32(n_samples))
-    krylov.launch("units_from", single, (n_samples,), UNIT_THREADS, arguments)
+    return _units_on_device(partials[0], unit, cuda.output(out, r, (2, n_samples)))
+
+
+def units_of_norms(norm: Array, unit: Array) -> Array:
+    """On a device: `entry_units` from norms of r, one per sample, float64."""
+    n_samples, xp = norm.shape[0], array_namespace(norm)
+    norm = xp.astype(norm, unit.dtype, copy=False)
+    return _units_on_device(norm[None], unit, empty_like(unit, (2, n_samples)))
+
+
+def _units_on_device(sizes, unit, out):
+    """`entry_units` from partial maxima, shape (n, n_samples)."""
+    n_chunks, n_samples = sizes.shape
+    arguments = (sizes, unit, out, np.int64(n_chunks), np.int32(n_samples))
+    krylov = cuda.KERNEL_MODULES["krylov/vectors"]
+    krylov.launch("units_from", cuda.single_layout(unit), (n_samples,), UNIT_THREADS, arguments)
     return out
 
 
@@ -299,11 +315,16 @@ def _(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
 
 @scaled_finish.register("cuda")
 def _(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, r, out):
-    n_rows, n_samples = b.shape
     out = cuda.output(out, r, r.shape)
+    finished_on_device(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, out)
+    return out, dot(r, out, None)
+
+
+def finished_on_device(scale, leave, indptr, indices, values, dinv, b, x, a, c, w, out):
+    """`scaled_finish` on a device without its inner product, which is another pass there."""
+    n_rows, n_samples = b.shape
     shared = values.shape[1] != n_samples
     samples = (b, x, a, c, w, *(() if shared else (values, dinv)))
     arguments = (scale, leave, indptr, indices, values, dinv, b, x, a, c, w, out)
     wide = cuda.is_wide(indptr)
     _on_device("scaled_finish", scale, shared, arguments, n_rows, n_samples, samples, out, wide)
-    return out, dot(r, out, None)

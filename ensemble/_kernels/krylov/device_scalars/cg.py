@@ -38,7 +38,7 @@ class CgScalars(DeviceScalars):
 
     def precondition_dot(self, state: Any, r: Array, z: Array) -> tuple[Array, tuple[Array, Array]]:
         """(M r, the factors of r . M r), the vector in `z`: all partial sums share one buffer."""
-        z = state.precondition(r, z)
+        z = state.precondition(r, z, self.numbers[: self.n_samples])  # the latest norms
         return z, (r, z)
 
     # --- one iteration
