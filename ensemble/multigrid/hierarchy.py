@@ -18,7 +18,7 @@ from ensemble.linalg.bridge.host import host_matrix
 from ensemble.linalg.linear_operator import LinearOperator
 from ensemble.linalg.operators import multiply
 from ensemble.multigrid.coarse import CoarseSolver
-from ensemble.multigrid.repeated import repeated_cycle
+from ensemble.multigrid.repeated import RepeatedCycle, repeated_cycle
 
 
 class Hierarchy(LinearOperator, ABC):
@@ -58,7 +58,7 @@ class Hierarchy(LinearOperator, ABC):
         return {}
 
     @cached_property
-    def cycles(self) -> dict[Any, Any]:
+    def cycles(self) -> dict[tuple[int, int, np.dtype], RepeatedCycle]:
         """V-cycles that programs repeat; see `repeated_cycle`."""
         return {}
 

@@ -63,7 +63,7 @@ def repeated_cycle(hierarchy: Any, r: Array) -> RepeatedCycle | None:
         return None
     if (A.values.size > SMALL and thread_count() > 1) or threading.get_ident() in recordings:
         return None
-    kept: dict[Any, RepeatedCycle] = hierarchy.cycles
+    kept: dict[tuple[int, int, np.dtype], RepeatedCycle] = hierarchy.cycles
     key = threading.get_ident(), r.shape[1], r.dtype
     found = kept.get(key)
     if found is not None and found.values is A.values:
