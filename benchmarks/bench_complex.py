@@ -16,14 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 from scipy.sparse import linalg
-from threadpoolctl import threadpool_limits
 
-from benchmarks.common import SEED, EnsembleBenchmark, add_options_of_matrices, interleaved, median, ratio, save, show
+from benchmarks.common import (
+    SEED,
+    EnsembleBenchmark,
+    add_options_of_matrices,
+    interleaved,
+    median,
+    one_thread,
+    ratio,
+    save,
+    show,
+)
 from ensemble import Ensemble
 from ensemble.gallery import poisson
 from ensemble.krylov import bicgstab, direct, gmres
@@ -130,15 +138,14 @@ def main() -> None:
     add_options_of_matrices(parser, MODELS + FILES)
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS), help="tasks")
     arguments = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     warnings.simplefilter("ignore")
     rows = []
     for name in arguments.cases:
         A = matrix_named(name, arguments.matrices)
         for what in arguments.tasks if A is not None else ():
             for n_samples in arguments.samples:
-                with threadpool_limits(1):
-                    rows.append(row(A, name, what, n_samples, arguments.rounds))
+                rows.append(row(A, name, what, n_samples, arguments.rounds))
                 if arguments.name:
                     save(arguments.name, rows)
     show("Complex matrices, microseconds per sample, one thread", rows)

@@ -11,11 +11,10 @@ import argparse
 import time
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, one_thread, ratio, reader, save, show
 from benchmarks.direct_peers import PEERS, peers_for
 from ensemble._compile.lanes.types import load, store
 from ensemble._compile.numba import compiled, per_width, prange
@@ -242,7 +241,7 @@ def main() -> None:
     parser.add_argument("--curves", action="store_true", help="cost against size and samples, and multigrid, instead")
     parser.add_argument("--name", help="name of the record (default: none is kept)")
     arguments = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     if arguments.curves:
         rows, title = curves(arguments.rounds), "Direct solver and multigrid"
     else:

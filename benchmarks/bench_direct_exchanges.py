@@ -14,13 +14,22 @@ import argparse
 import warnings
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
 from benchmarks.bench_direct import multiply_adds_per_second, timed
-from benchmarks.common import SEED, EnsembleBenchmark, add_options_of_matrices, median, ratio, reader, save, show
+from benchmarks.common import (
+    SEED,
+    EnsembleBenchmark,
+    add_options_of_matrices,
+    median,
+    one_thread,
+    ratio,
+    reader,
+    save,
+    show,
+)
 from benchmarks.direct_peers import Klu, Splu
 from ensemble.krylov import direct
 from ensemble.linalg import CrsMatrix, Factorization
@@ -113,7 +122,7 @@ def main() -> None:
     )
     add_options_of_matrices(parser, FILES)
     arguments = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     warnings.simplefilter("ignore")
     rows, speed = [], multiply_adds_per_second()
     for name in arguments.cases:

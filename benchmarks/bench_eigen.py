@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from benchmarks.common import SEED, EnsembleBenchmark, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, one_thread, save, show
 from ensemble.gallery import poisson
 from ensemble.linalg import CrsMatrix, eigsh
 
@@ -91,7 +90,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40, help="rounds at most (default 40)")
     parser.add_argument("--patience", type=float, default=2.0, help="seconds for each row, about (default 2)")
     options = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     rows = [
         compared(name, A, n_samples, way, options.pairs, options.rounds, options.patience)
         for name, A in matrices(options.matrices)

@@ -20,10 +20,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-from benchmarks.common import SEED, cuda_device, of_device, save, show
+from benchmarks.common import SEED, cuda_device, of_device, one_thread, save, show
 from benchmarks.device_clock import (
     SECTOR,
     copies_for,
@@ -276,7 +275,7 @@ def main() -> None:
     parser.add_argument("--order", default="file", choices=("file", "rcm"), help="of the nodes")
     parser.add_argument("--backend", default="cupy", help="numpy: the kernels of the CPU, on one thread")
     options = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     on_device = options.backend == "cupy"
     mesh = mountain_mesh(tuple(options.cells))
     if options.order == "rcm":

@@ -12,11 +12,10 @@ import argparse
 import time
 from typing import Any
 
-import numba
 import numpy as np
 
 from benchmarks.bench_gbees import start
-from benchmarks.common import save, show
+from benchmarks.common import one_thread, save, show
 from benchmarks.legacy_gbees import Legacy
 from ensemble.apps.gbees import Cells, active, bhattacharyya, configuration, draw, kernel_density, propagate
 from ensemble.apps.gbees.engines.cpu import CompiledEngine
@@ -93,7 +92,7 @@ def coefficient(kept: tuple[np.ndarray, np.ndarray], samples: Any) -> float:
 def main() -> None:
     """Print and keep the table."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     plain(VERSIONS["directional growing and pruning"], 0.25)
     plain({**VERSIONS["legacy"], "step": 1e-2}, 0.25)
     engine()

@@ -9,11 +9,10 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
 from benchmarks.bench_kalman import CLOCKS, peer
-from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, one_thread, ratio, save, show
 from ensemble import Ensemble
 from ensemble.apps.kalman import LinearGaussianModel, OnlineFilter, kalman_filter, log_likelihood
 
@@ -212,7 +211,7 @@ def main() -> None:
     parser.add_argument("--clock", choices=[*CLOCKS], default="wall", help="processor time leaves out other processes")
     options = parser.parse_args()
     globals()["clock"] = CLOCKS[options.clock]
-    numba.set_num_threads(1)
+    one_thread()
     rows: Rows = []
     if options.part in ("all", "likelihood"):
         rows += likelihood_rows(options.rounds)

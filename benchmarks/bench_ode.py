@@ -19,7 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, one_thread, save, show
 from ensemble import Ensemble, gallery, ode
 from ensemble._compile.lanes.graph_loop import graph_loop
 from ensemble._compile.lanes.library import assembly_of
@@ -303,7 +303,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--part", choices=("lorenz", "stiff", "brusselator"), nargs="*", default=())
     options = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     parts = {"lorenz": lorenz_rows, "stiff": stiff_rows, "brusselator": brusselator_rows}
     rows = [row for name in options.part or parts for row in parts[name](options.rounds)]
     products = fused_products()

@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from benchmarks.common import SEED, median, save, show
+from benchmarks.common import SEED, median, one_thread, save, show
 from ensemble import Ensemble, gallery, ode
 
 SIZES = (30, 100, 200)
@@ -210,7 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks ode-dense", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     dense = [row for n in SIZES for row in rows_of_couplings(n, options.rounds)]
     show("Couplings of all unknowns, one thread", dense)
     stiff = [row for sizes in NETWORKS for row in rows_of_network(*sizes, options.rounds)]

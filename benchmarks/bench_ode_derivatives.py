@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
-from benchmarks.common import median, save, show
+from benchmarks.common import median, one_thread, save, show
 from ensemble import Ensemble, ode
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -83,7 +82,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=16384)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     rows = [row for method in METHODS for row in rows_of(method, options.samples, options.rounds)]
     show("Derivatives of initial value problems, one thread", rows)
     save("ode-derivatives-1threads", rows, samples=options.samples)

@@ -14,13 +14,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import linalg
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, one_thread, ratio, save, show
 from ensemble import Ensemble
 from ensemble.gallery import poisson
 from ensemble.krylov import bicgstab, cg, gmres, minres
@@ -109,7 +108,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9, help="rounds of both (default 9)")
     parser.add_argument("--name", default="", help="name of the record (default: none is kept)")
     arguments = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     warnings.simplefilter("ignore")
     rows = []
     for method in METHODS:

@@ -12,10 +12,9 @@ import argparse
 import time
 from typing import Any
 
-import numba
 import numpy as np
 
-from benchmarks.common import SEED, interleaved, median, ratio, save, show
+from benchmarks.common import SEED, interleaved, median, one_thread, ratio, save, show
 from benchmarks.mountain import mountain_mesh
 from benchmarks.papers.published_atmosphere import ASSEMBLY
 from ensemble._compile.numba import compiled_serial
@@ -63,7 +62,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     rows: list[dict[str, Any]] = []
     for n_samples in options.samples:
         assembly, matrices = assembly_and_matrices(n_samples)

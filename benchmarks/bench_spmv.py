@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, ratio, reader, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, interleaved, median, one_thread, ratio, reader, save, show
 from ensemble._backend import asarray_like
 from ensemble._compile.numba import empty
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
@@ -224,7 +223,7 @@ def orders_main() -> None:
     parser = argparse.ArgumentParser(description=orders.__doc__)
     parser.add_argument("--samples", type=int, nargs="+", default=SIZES)
     chosen = tuple(parser.parse_args().samples)
-    numba.set_num_threads(1)
+    one_thread()
     save("-".join(["spmv-orders", *(() if chosen == SIZES else map(str, chosen)), "1threads"]), orders(chosen))
 
 
@@ -259,7 +258,7 @@ def small_main() -> None:
     parser = argparse.ArgumentParser(description=small_products.__doc__)
     parser.add_argument("--name", help="name of the record (default: none is kept)")
     name = parser.parse_args().name
-    numba.set_num_threads(1)
+    one_thread()
     rows = small_products()
     if name:
         save(name, rows)

@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from scipy.integrate import solve_ivp
 
 from benchmarks.bench_ode import ours
-from benchmarks.common import SEED, median, save, show
+from benchmarks.common import SEED, median, one_thread, save, show
 from ensemble import gallery
 
 
@@ -152,7 +151,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--part", choices=tuple(CASES), nargs="*", default=())
     options = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     rows = []
     for name in options.part or CASES:
         rows += (made := rows_of(name, options.rounds))

@@ -10,13 +10,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 from benchmarks.bench_direct import laplacian, timed
-from benchmarks.common import SEED, EnsembleBenchmark, median, ratio, reader, save, show
+from benchmarks.common import SEED, EnsembleBenchmark, median, one_thread, ratio, reader, save, show
 from ensemble import Ensemble
 from ensemble.krylov import cg
 from ensemble.linalg import CrsMatrix, Factorization
@@ -83,7 +82,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds in which each is timed once (default 5)")
     parser.add_argument("--name", help="name of the record (default: none is kept)")
     arguments = parser.parse_args()
-    numba.set_num_threads(1)
+    one_thread()
     rows = [row(cells, n, arguments.rounds) for cells in arguments.squares for n in (1, 32)]
     show("Time steps with a matrix that stays, microseconds per sample, one thread", rows)
     if arguments.name:

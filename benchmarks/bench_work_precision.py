@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numba
 import numpy as np
 
 from benchmarks.bench_ode import cvodes, lsoda, ours, scipy_solver
-from benchmarks.common import SEED, median, save, show
+from benchmarks.common import SEED, median, one_thread, save, show
 from ensemble import gallery
 
 Solver = Callable[[np.ndarray], np.ndarray]
@@ -167,7 +166,7 @@ def main() -> None:
     parser.add_argument("--part", choices=tuple(CASES), nargs="*", default=())
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # before JAX starts its threads
-    numba.set_num_threads(1)
+    one_thread()
     rows = [row for case in options.part or CASES for row in rows_of(case, options.rounds)]
     show("Work and precision, one core", rows)
     if not options.part:

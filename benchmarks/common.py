@@ -16,6 +16,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ensemble._backend import prototype, synchronize
 from ensemble._compile.lanes.types import load, store, zeros
@@ -95,6 +96,15 @@ def _read(values, sums):
             t2 = t2 + load(values, i + 16, 8)
             t3 = t3 + load(values, i + 24, 8)
         store(sums, b * 8, t0 + t1 + t2 + t3)
+
+
+def one_thread() -> None:
+    """Let Numba, and the linear algebra of NumPy and SciPy, take one thread until the process ends.
+
+    Threads of OpenBLAS that wait are busy for a while: beside one thread they slow whatever runs next.
+    """
+    numba.set_num_threads(1)
+    threadpool_limits(1)
 
 
 def reader(gigabytes: float = 1.0) -> tuple[Callable[[], Any], float]:
