@@ -144,17 +144,19 @@ def workers_of(driver: int, least: float) -> list[int]:
 
 
 def disturb(
-    driver: subprocess.Popen, runs: Path, rng: random.Random, n_workers: int, slower: float
+    driver: subprocess.Popen, runs: Path, rng: random.Random, n_workers: int, slower: float, pace: float
 ) -> tuple[int, bool]:
     """Kill workers of a driver one by one, then it; how many workers were killed, and whether the driver was.
+
+    The seconds between kills are about `slower` times `pace`.
 
     Nothing is killed before programs run in the folder `runs`: a cluster of Dask that loses a worker while it starts
     ends by itself.
     """
     killed, began, until = 0, runs.stat().st_mtime_ns, time.monotonic() + 120.0 * slower
-    least = 3.0 if slower > 1.0 else 0.0
+    least = 3.0 * pace if slower > 1.0 else 0.0
     while driver.poll() is None and time.monotonic() < until:
-        time.sleep(slower * rng.uniform(0.3, 1.5))
+        time.sleep(slower * pace * rng.uniform(0.3, 1.5))
         if runs.stat().st_mtime_ns == began:
             continue
         workers = workers_of(driver.pid, least)

@@ -39,6 +39,9 @@ RECORD = os.environ.get("ENSEMBLE_ROUGH_RECORD", "")
 SLOWER = max(1.0, RUNS / 2500)
 """Factor of the seconds between kills, so that they stand all over a longer study."""
 
+SECONDS_A_RUN = 0.05
+"""Of the machine for which the seconds between kills were chosen; one that starts programs faster waits less."""
+
 PATIENCE = max(900.0, 0.1 * RUNS)
 """Seconds that a driver may take."""
 
@@ -107,9 +110,11 @@ def calm(tmp_path):
 @pytest.fixture(scope="module")
 def long_calm(tmp_path_factory):
     """The study of `RUNS` runs without any fault."""
-    folder = tmp_path_factory.mktemp("calm")
+    folder, began = tmp_path_factory.mktemp("calm"), time.monotonic()
     write_template(folder)
-    return study("calm", folder, RUNS)
+    made = study("calm", folder, RUNS)
+    made.pace = min(1.0, (time.monotonic() - began) / (RUNS * SECONDS_A_RUN))
+    return made
 
 
 @pytest.fixture
@@ -159,7 +164,7 @@ def test_a_study_with_kills_of_drivers_and_workers_ends_as_a_calm_one(kind, tmp_
         drivers = 0
         for n_workers in (6, 7, 7):
             driver = start(kind, tmp_path, n)
-            workers, was_alive = disturb(driver, tmp_path / f"runs-{kind}", rng, n_workers, SLOWER)
+            workers, was_alive = disturb(driver, tmp_path / f"runs-{kind}", rng, n_workers, SLOWER, long_calm.pace)
             killed, drivers = killed + workers, drivers + was_alive
         numbers = {"full disk": disk, "stored before it was full": n_done, "killed drivers": drivers}
         recovered = check(kind, tmp_path, n, long_calm, **numbers, **{"killed workers": killed}, began=began)
@@ -184,7 +189,7 @@ def test_an_array_of_8_jobs_some_of_which_are_killed_ends_as_a_calm_study(tmp_pa
         time.sleep(0.1)
     killed, wanted = 0, 3 if n <= 2000 else 23
     while killed < wanted and any(job.poll() is None for job in jobs.values()):
-        time.sleep(SLOWER * rng.uniform(0.25, 1.0) if wanted > 3 else rng.uniform(0.5, 2.0))
+        time.sleep(long_calm.pace * (SLOWER * rng.uniform(0.25, 1.0) if wanted > 3 else rng.uniform(0.5, 2.0)))
         k = rng.choice(sorted(jobs))
         if jobs[k].poll() is None:
             jobs[k].kill()
