@@ -15,10 +15,15 @@ import numpy as np
 
 from ensemble._compile.c_functions import call_loop, call_rounds
 from ensemble._compile.loops.native_call import COUNT, N_WORDS, PART
-from ensemble._compile.numba import compiled_procedure
+from ensemble._compile.numba import SMALL, compiled_procedure, thread_count
 from ensemble._compile.recording import Recording, recording
 
-__all__ = ["Program"]
+__all__ = ["Program", "serves_as_program"]
+
+
+def serves_as_program(values: np.ndarray, vectors: np.ndarray) -> bool:
+    """Whether loops over a matrix and vectors are short, and run on the calling thread anyway, as a program does."""
+    return vectors.size <= SMALL and (values.size <= SMALL or thread_count() == 1)
 
 
 @compiled_procedure

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-__all__ = ["Recording", "aside", "note", "note_gap", "recording", "recordings"]
+__all__ = ["Recording", "aside", "assign", "note", "note_gap", "recording", "recordings"]
 
 
 class Recording:
@@ -59,3 +61,8 @@ def aside(step: Callable[[], Any]) -> None:
     finally:
         recordings[threading.get_ident()] = found
     found.calls.append(step)
+
+
+def assign(out: Any, values: Any) -> None:
+    """Write `values` into the array `out`, as a step that a program repeats."""
+    aside(partial(operator.setitem, out, ..., values))

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._backend import backend_of, to_numpy
-from ensemble._compile.numba import SMALL, thread_count
-from ensemble._compile.programs import Program
+from ensemble._compile.programs import Program, serves_as_program
 from ensemble._compile.streams import CudaGraph, own_stream
 from ensemble._kernels.krylov.device_scalars.scalars import (
     BREAKDOWN,
@@ -217,7 +216,7 @@ def runs_as_program(state: KrylovIteration, max_iterations: int, callback: Any) 
         return False
     if backend_of(A.values, b) != "numba" or A.values.dtype != b.dtype or b.dtype.kind != "f" or not b.size:
         return False
-    return A.values.size <= SMALL or (b.size <= SMALL and thread_count() == 1)
+    return serves_as_program(A.values, b)
 
 
 class ProgramLoop(DeviceLoop):

@@ -150,9 +150,8 @@ class AggregationHierarchy(Hierarchy):
 
     def precondition(self, r: Vectors, out: Vectors, workspace: Any, norm: Vectors | None = None) -> Vectors:
         """The product with `r` in `out`; `norm` are the norms of r, if they are known."""
-        if norm is None:
-            return super().precondition(r, out, workspace)  # type: ignore[no-any-return]
-        found: Vectors = self._applied(r, out, workspace, norm)
+        known = norm is not None
+        found: Vectors = self._applied(r, out, workspace, norm) if known else super().precondition(r, out, workspace)
         return found
 
     def _applied(self, r: Array, out: Array, workspace: Workspace | None, norm: Array) -> Any:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ensemble._compile.kept_memory import empty_like
-from ensemble._compile.recording import aside
+from ensemble._compile.recording import assign
 from ensemble._kernels.sparse.complex_numbers import is_complex
 from ensemble._typing import Array
 
@@ -44,7 +42,7 @@ def v_cycle(levels: Any, coarse: Any, b: Array, out: Array, workspace: Workspace
     coarse_correction(levels, coarse, b, x, w, workspace, k)
     x = level.smoother.smooth(b, x, x, there, w)
     if x is not out:
-        aside(partial(operator.setitem, out, ..., x))
+        assign(out, x)
     return out
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import floating, integer, one_of, positive, require
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.numba import threads_for
-from ensemble._compile.recording import aside
+from ensemble._compile.recording import assign
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.multigrid.reduction import relax_rows
 from ensemble._kernels.sparse.row_sums import SERIAL, in_space
@@ -328,9 +326,9 @@ class ReductionHierarchy(Hierarchy):
             return out
         if workspace.b[0] is None:
             workspace.b[0] = self.space.vector(workspace.swap[0])
-        aside(partial(operator.setitem, workspace.b[0], ..., r))
+        assign(workspace.b[0], r)
         found = self._cycle(0, workspace.b[0], workspace.x[0], workspace)
-        aside(partial(operator.setitem, out, ..., found))
+        assign(out, found)
         return out
 
     def precondition_dot(self, r: Vectors, out: Vectors | None = None, workspace: Any = None) -> Array:
@@ -352,7 +350,7 @@ class ReductionHierarchy(Hierarchy):
         order = [FINE] * self.sweeps[0] + [COARSE] * self.sweeps[1]
         here, there = (workspace.swap[k], out) if len(order) % 2 else (out, workspace.swap[k])
         if level.R is None or level.P is None:
-            aside(partial(operator.setitem, here, ..., 0))
+            assign(here, 0)
         else:
             level.R.apply(b, workspace.b[k + 1])
             self._cycle(k + 1, workspace.b[k + 1], workspace.x[k + 1], workspace)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous, to_numpy
 from ensemble._check import integer, positive, require
 from ensemble._compile.kept_memory import empty_like
-from ensemble._compile.recording import aside
+from ensemble._compile.recording import assign
 from ensemble._kernels.krylov.start_vectors import scattered
 from ensemble._kernels.multigrid import relaxation as kernels
 from ensemble._kernels.multigrid.measures import reciprocal
@@ -171,7 +170,7 @@ class ChebyshevSmoother:
                 self.last(b, here, a, c, change, there)
             else:
                 if change is not w:
-                    aside(functools.partial(operator.setitem, w, ..., change))
+                    assign(w, change)
                     change = w
                 self.step(b, here, a, c, w, there)
             here, there = there, here

@@ -9,8 +9,7 @@ import numpy as np
 
 from ensemble._backend import backend_of
 from ensemble._compile.kept_memory import empty_like
-from ensemble._compile.numba import SMALL, thread_count
-from ensemble._compile.programs import Program
+from ensemble._compile.programs import Program, serves_as_program
 from ensemble._compile.recording import recordings
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._typing import Array
@@ -59,9 +58,9 @@ def repeated_cycle(hierarchy: Any, r: Array) -> RepeatedCycle | None:
     A program runs on the calling thread, for matrices on which the loops do so anyway.
     """
     A = hierarchy.levels[0].A
-    if type(r) is not np.ndarray or r.size > SMALL or type(A) is not CrsMatrix or backend_of(r, A.values) != "numba":
+    if type(r) is not np.ndarray or type(A) is not CrsMatrix or backend_of(r, A.values) != "numba":
         return None
-    if (A.values.size > SMALL and thread_count() > 1) or threading.get_ident() in recordings:
+    if not serves_as_program(A.values, r) or threading.get_ident() in recordings:
         return None
     kept: dict[tuple[int, int, np.dtype], RepeatedCycle] = hierarchy.cycles
     key = threading.get_ident(), r.shape[1], r.dtype

@@ -29,7 +29,7 @@ def last_index(node: ast.Subscript) -> ast.expr:
 
 
 class ArrayValue(Value):
-    """An array by its parts: Numba's structure is written where a value is asked for, which few uses do."""
+    """An array as its address, extents and size; Numba's structure of it is written where an operation takes that."""
 
     __slots__ = ("owner",)
 

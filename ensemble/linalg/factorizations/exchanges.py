@@ -42,7 +42,8 @@ class PivotedFactors(NamedTuple):
     def solve(self, b: np.ndarray, transposed: bool = False, together: bool = False) -> np.ndarray:
         """Return the solution for a right-hand side of shape (n,), or those for its columns; with A^T if `transposed`.
 
-        Columns are solved `together` only where none is a sample: BLAS rounds the last of an odd number differently.
+        With `together`, which is not for samples, one call solves all columns: BLAS rounds the last of an odd number
+        otherwise.
         """
         shape = (-1, *[1] * (b.ndim - 1))
         before, after = (self.columns, self.rows) if transposed else (self.rows, self.columns)

@@ -1,4 +1,4 @@
-"""Ctrl-C while a group is told: the group counts once or not at all, whichever line the signal comes at."""
+"""Ctrl-C during `plan.tell`: the group counts once or not at all, at whichever line the signal comes."""
 
 import signal
 import sys
