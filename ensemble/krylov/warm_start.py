@@ -107,7 +107,8 @@ class WarmStart:
             require(converged.shape == (count,), "WarmStart.add", "converged", shape, f"shape {converged.shape}")
         pair = kept, solutions
         both = np.result_type(*(str(array.dtype).rpartition(".")[2] for array in pair)).name
-        kept, solutions = (_as(array, both) for array in pair)
+        with np.errstate(invalid="ignore"):  # what is not written yet holds any bits
+            kept, solutions = (_as(array, both) for array in pair)
         finite = to_numpy(xp.all(xp.isfinite(solutions), axis=0))
         valid = np.isfinite(new).all(axis=0) & ~self.space.any(~finite)
         chosen = np.flatnonzero(valid if converged is None else valid & converged)[-self.capacity :]

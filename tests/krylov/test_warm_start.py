@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble.apps.fem import RandomDiffusion
-from ensemble.krylov import WarmStart
+from ensemble.krylov import WarmStart, warm_start
 from ensemble.scalar import Ensemble
 
 
@@ -113,6 +113,19 @@ def test_bad_input_is_refused():
         start.guess(np.ones(2))
     with pytest.raises(ValueError, match=r"WarmStart.add: x must be a vector; got shape \(2, 2\)"):
         start.add(Ensemble(np.ones((1, 3))), Ensemble(np.ones((2, 2, 3))))
+
+
+def test_what_the_store_has_not_written_yet_warns_of_nothing(monkeypatch):
+    """Memory may hold any bits: those of a signalling NaN here."""
+
+    def unwritten(like, shape):
+        bits = np.full(shape, 0x7F800001, np.int32)
+        return bits.view(np.float32)
+
+    monkeypatch.setattr(warm_start, "empty_like", unwritten)
+    start = WarmStart()
+    start.add(np.array([0.0]), np.ones(2, np.float32))
+    start.add(np.array([1.0]), np.array([0.5, 0.5]))
 
 
 def test_the_store_takes_the_type_of_all_solutions():
