@@ -20,7 +20,7 @@ from ensemble._kernels.krylov import vectors
 from ensemble._kernels.krylov.many_iterations import tile_width
 from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble._typing import Array
-from ensemble.krylov._norms import any_row, norms, units_of, with_zeros
+from ensemble.krylov._norms import any_row, from_units, in_units, norms, units_of, with_zeros
 from ensemble.krylov._protocols import LoopScalars, QueuedScalars
 from ensemble.krylov._system import LinearSystem
 from ensemble.krylov.result import SolveResult, Status
@@ -77,8 +77,8 @@ class KrylovIteration:
         norm_b, x0, atol = norms(self.b), system.x0, system.atol
         self.unit = units_of(self.b, norm_b, self.coupled)
         if self.unit is not None:
-            unit = asarray_like(self.unit.astype(self.b.dtype), self.b)
-            self.b, x0, atol = self.b / unit, None if x0 is None else x0 / unit, atol / self.unit
+            self.b, x0 = (None if vector is None else in_units(vector, self.unit) for vector in (self.b, x0))
+            atol = atol / self.unit
             norm_b = norms(self.b)
         self.x, self.r = self.A.space.vector(self.b), empty_like(self.b)
         zero = self.zero_samples(norm_b)
@@ -94,8 +94,9 @@ class KrylovIteration:
         with np.errstate(all="ignore"):
             self.target = np.maximum(system.rtol * norm_b, atol)
         valid = np.isfinite(norm) & np.isfinite(self.target)
-        if system.x0 is None and np.any((norm <= self.target) & ~zero):  # no product tells whether A is finite
-            valid &= np.isfinite(norms(self.residual(empty_like(self.r))))
+        untried = valid & (norm <= self.target) & ~zero
+        if system.x0 is None and untried.any():  # no product tells whether A is finite
+            valid &= np.isfinite(norms(self.residual(empty_like(self.r)))) | ~untried
         valid &= (norm_b > 0.0) | zero  # beside the others, a coupled sample may be too small to have a norm
         self.initial, self.latest = norm, norm.copy()
         # below the roundoff of b a recursive norm is compared with the true residual in any case
@@ -350,7 +351,7 @@ class KrylovIteration:
         """Build the result of all samples."""
         x = self.end()
         if self.unit is not None:
-            x = self.in_callers_range(x, asarray_like(self.unit.astype(x.dtype), x))
+            x = self.in_callers_range(x, self.unit)
         if self.system.order is not None:
             x = restored_vectors(x, self.system.order)
         if self.system.block_size > 1:
@@ -359,14 +360,14 @@ class KrylovIteration:
         history, target, final = (self.in_callers_units(norms) for norms in (self.history(), self.target, self.final))
         return SolveResult(wrapped, self.status, self.iterations, history, target, self.system.function, final)
 
-    def in_callers_range(self, x: Array, unit: Array) -> Array:
+    def in_callers_range(self, x: Array, unit: np.ndarray) -> Array:
         """Return solutions to the caller's units; status and norm count numbers that leave the range there."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            scaled = x * unit
-            left = scaled / unit
+            scaled = from_units(x, unit)
+            left = in_units(scaled, unit)
             changed = any_row(left != x) & (self.status == Status.converged)
             if changed.any():
-                norm = norms(self.system.A.residual(left, self.system.b / unit, empty_like(x)))
+                norm = norms(self.system.A.residual(left, in_units(self.system.b, unit), empty_like(x)))
                 missed = changed & ~(norm <= self.target)
                 self.final[missed] = norm[missed]
                 self.status[missed] = Status.stagnated

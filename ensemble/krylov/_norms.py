@@ -38,6 +38,30 @@ def units_of(b: Array, norm: np.ndarray, coupled: bool) -> np.ndarray | None:
     return np.where(odd & known, np.ldexp(1.0, np.frexp(most)[1] - 1), 1.0)
 
 
+def in_units(vectors: Array, units: np.ndarray) -> Array:
+    """Divide each sample by its unit."""
+    unit = _like(units, vectors)
+    with np.errstate(all="ignore"):
+        return _but_of_ones(vectors, vectors / unit, unit)
+
+
+def from_units(vectors: Array, units: np.ndarray) -> Array:
+    """Multiply each sample by its unit."""
+    unit = _like(units, vectors)
+    with np.errstate(all="ignore"):
+        return _but_of_ones(vectors, vectors * unit, unit)
+
+
+def _like(units: np.ndarray, vectors: Array) -> Array:
+    """Convert units to the type and library of `vectors`."""
+    return asarray_like(units.astype(str(vectors.dtype).split(".")[-1]), vectors)
+
+
+def _but_of_ones(vectors: Array, scaled: Array, unit: Array) -> Array:
+    """Keep `vectors` where the unit is one: a complex product with one changes infinities and signs of zeros."""
+    return array_namespace(scaled).where(unit == 1, vectors, scaled) if is_complex(scaled) else scaled
+
+
 def largest(vectors: Array) -> np.ndarray:
     """Compute the largest magnitude of each sample, float64 on the host; zero without rows."""
     xp = array_namespace(vectors)

@@ -224,3 +224,24 @@ def test_a_matrix_free_operator_near_the_end_of_the_range(solve, rng):
     b = rng.uniform(0.5, 1.0, 49) * 2.0**-1050
     result = solve(Operator(), b, rtol=1e-3)
     assert result.converged.all() and np.linalg.norm((Operator() @ result.x - b) * 2.0**1000) <= 2e-3 * 2.0**-50 * 7.0
+
+
+BESIDE = {"zero b, infinite A": (0.0, np.inf), "infinite A": (1.0, np.inf), "infinite b": (np.inf, 1.0)}
+"""b and one entry of A of a sample without a solution of its own."""
+
+
+@each_solver
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("case", BESIDE)
+def test_a_sample_that_fails_has_its_own_outcome_beside_any_other(solve, dtype, case, rng):
+    """Beside right-hand sides that are tiny, infinite, or within atol at the start."""
+    b, values = np.ones((49, 4), dtype), A.values[:, :4].astype(dtype)
+    b[3, 0], values[11, 0] = BESIDE[case]
+    b[:, 0] = b[:, 0] if b[3, 0] else 0.0
+    b[:, 1], b[5, 2], b[:, 3] = 1e-200, np.inf, 1e-9
+    matrix, options = CrsMatrix(A.graph, values), {"atol": 1e-6, "max_iterations": 50}
+    together, alone = solve(matrix, Ensemble(b), **options), solve(matrix.sample(0), b[:, 0], **options)
+    assert together.status[0] is alone.status[0] and together.iterations[0] == alone.iterations[0]
+    np.testing.assert_array_equal(together.x.samples[:, 0], alone.x)
+    last = int(alone.iterations[0])
+    np.testing.assert_array_equal(together.residual_norms[: last + 1, 0], alone.residual_norms[:, 0])
