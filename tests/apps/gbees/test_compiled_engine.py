@@ -175,9 +175,9 @@ def test_samples_of_one_drift_are_traced_once():
     with pytest.MonkeyPatch.context() as patch:
         count = lambda *arguments: made.append(factor[0]) or traced(*arguments)
         patch.setattr(compiled_engine.gbees_generated, "trace_face_velocities", count)
-        run = Gbees(Drift(drift, (Ensemble([1.0, 1.1, 1.2]),)), np.zeros(2), np.eye(2))
+        run = Gbees(Drift(drift, (Ensemble(np.array([1.0, 1.1, 1.2])),)), np.full(2, 0.4), np.eye(2), threshold=1e-4)
         factor[0] = 0.9
-        other = Gbees(Drift(drift, (1.1,)), np.zeros(2), np.eye(2))
+        other = Gbees(Drift(drift, (1.1,)), np.full(2, 0.4), np.eye(2), threshold=1e-4)
     assert made == [0.7, 0.9]
     assert len({id(one.engine.loops.code) for one in run._runs.runs}) == 1
     assert not np.array_equal(other._runs.runs[0].engine.grid[3], run._runs.runs[1].engine.grid[3])
