@@ -24,10 +24,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ensemble._kernels.ode import bdf_steps, differences
+from ensemble._kernels.ode.bdf_alone import passes_alone
+from ensemble._kernels.ode.rodas_alone import AlonePlan, alone_plan
 from ensemble._typing import Array
 from ensemble.linalg.factorizations.triangular_factors import factor_tiles, put_samples, updated, with_capacity
 from ensemble.ode.control import LEAST_SPACINGS, STRETCH
-from ensemble.ode.evaluation import parts_of, plan_of, threads_of
+from ensemble.ode.evaluation import kept_plan, parts_of, plan_of, threads_of
 from ensemble.ode.implicit import Active, empty_solution, started
 from ensemble.ode.methods.bdf import ALPHA, ERROR, GAMMA, MOST_ORDER
 from ensemble.ode.ode_result import OdeStatus
@@ -103,11 +105,21 @@ class Run:
         n_columns = min(most, problem.n_samples)
         self._factors = with_capacity(self._plan, n_columns)
         self._tiles = factor_tiles(self._factors)
+        self._alone = kept_plan(self.parts, "bdf alone", self._plan_alone) if problem.n_samples == 1 else None
+        if self._alone is not None:
+            self._work, self._broken = self._alone.work.copy(), np.zeros(1, real)
         none = started(problem, self.parts, self.passages, solution, np.arange(0))
         self.columns = Columns(n, n_columns, none)
         self._entered = 0
         self.n_ended = 0
         """Samples whose runs have ended after their first step."""
+
+    def _plan_alone(self) -> AlonePlan | None:
+        """The plan of passes of a lone sample without Python, where f and its matrix are basic operations."""
+        matrix, f, plan = self.parts.matrix.basic, self.parts.f.basic, self._plan.plan
+        if plan.flat is None or matrix is None or f is None:
+            return None
+        return alone_plan(matrix, None, f, plan, 1, np.zeros(1, self.problem.dtype))
 
     # --- samples come and go
     def refill(self) -> bool:
@@ -153,7 +165,7 @@ class Run:
     def refactor(self) -> None:
         """New factors for the samples that wait, where they are enough or no other can go on."""
         at = self.columns
-        if not np.count_nonzero(at.waiting):
+        if self._alone is not None or not np.count_nonzero(at.waiting):
             return
         waiting, n_live = np.flatnonzero(at.waiting), int(at.live.sum())
         if waiting.size < min(TOGETHER, (n_live + 1) // 2):
@@ -171,8 +183,14 @@ class Run:
         bdf_steps.begun(self.columns, self._numbers, self._gamma, self._alpha, self._error)
 
     def iterate(self) -> None:
-        """One Newton iteration of all samples that have their factors, and what follows from it."""
+        """One Newton iteration of all samples that have their factors, and what follows from it; many of a lone one."""
         at, fixed = self.columns, self.columns.fixed
+        if self._alone is not None:
+            tables = self._numbers, self._gamma, self._alpha, self._error
+            if passes_alone(self._alone, at, tables, self._work, self._broken, len(self.problem.events) > 0):
+                self._ended()
+                self._begin()
+            return
         f = self.parts.f(np.concatenate([at.t_new[None], fixed.p]), at.y)
         tiles = self._tiles
         if tiles is None:
