@@ -97,6 +97,8 @@ def cases() -> list[Case]:
         Case("run, loops over floats", "the loop", "0.1 to 0.25", "run", every,
              lambda row: 1.0 / row["run / loop over floats"], count),
         Case("implicit steps, cg", "SciPy's splu", "0.8", "time-steps-1threads", every, x_of("cg x splu"), count),
+        Case("implicit steps, cg without hierarchy", "SciPy's splu", "-", "time-steps-1threads", every,
+             x_of("plain cg x splu"), count),
         Case("implicit steps, Factorization", "SciPy's splu", "3.8", "time-steps-1threads", every,
              x_of("Factorization x splu"), count),
         Case("one log-likelihood", "statsmodels", "0.18", "kalman-calls", has(case="log-likelihood*"),
