@@ -2,15 +2,17 @@
 
 `python -m benchmarks ode-dense` integrates Kuramoto's model and linear systems with `tsit5` and `dop853` beside SciPy's
 RK45 and DOP853 with NumPy's f, and reaction networks with `rodas4` and `bdf` beside numbalsoda's LSODA (skipped where
-numbalsoda is missing). Robertson's and HIRES' reactions stand beside SciPy's BDF, a reaction with diffusion of 2000
-unknowns beside SciPy's LSODA with bands. "first" is a process's first call with this f, trace included. Errors are the
-largest over unknowns of the first sample against a tolerance of 1e-10. Times are of the processor. Record: `ode-dense`.
+numbalsoda is missing); "at LSODA's error" is at the loosest tolerance that has no larger one. Robertson's and HIRES'
+reactions stand beside SciPy's BDF, a reaction with diffusion of 2000 unknowns beside SciPy's LSODA with bands. "first"
+is a process's first call with this f, trace included. Errors are the largest over unknowns of the first sample against
+a tolerance of 1e-10. Times are of the processor. Record: `ode-dense`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +21,7 @@ import numba
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from benchmarks.common import SEED, median, one_thread, save, show
+from benchmarks.common import RESULTS, SEED, median, one_thread, save, show
 from ensemble import Ensemble, gallery, ode
 
 SIZES = (30, 100, 200)
@@ -128,22 +130,34 @@ def rows_of_network(n: int, n_reactions: int, rounds: int) -> list[dict[str, Any
     f, rows, name = Network(n, n_reactions), [], f"{n} species, {n_reactions} reactions"
     rtol, atol = 1e-4, 1e-8
     exact = ode.solve(f, f.y0, (0.0, 10.0), p=[1.0], method="rodas4", rtol=1e-9, atol=1e-12).y.samples[:, 0]
-    lsoda = None
+    lsoda, reached = None, None
     if importlib.util.find_spec("numbalsoda") is not None:
         solver = f.lsoda()
         end, seconds = best(lambda: solver(1.0, rtol, atol), 5 * rounds)
-        lsoda = 1e3 * seconds
+        lsoda, reached = 1e3 * seconds, float(np.abs(end - exact).max())
         rows.append({"case": name, "method": "numbalsoda lsoda", "samples": 1, "ms per sample": lsoda, "ratio": 1.0,
-                     "error": float(np.abs(end - exact).max())})  # fmt: skip
+                     "rtol": rtol, "error": reached})  # fmt: skip
     for method in ("rodas4", "bdf"):
-        for S in (1, 32, 256):
+
+        def made(S: int, rtol: float, method: str = method) -> Any:
             p = Ensemble(np.linspace(0.9, 1.1, S)[None] if S > 1 else np.ones((1, 1)))
-            call = lambda p=p, method=method: ode.solve(f, f.y0, (0.0, 10.0), p=p, method=method, rtol=rtol, atol=atol)
-            call()
-            made, seconds = best(call, rounds)
-            error = float(np.abs(made.y.samples[:, 0] - exact).max()) if S == 1 else float("nan")
-            rows.append({"case": name, "method": method, "samples": S, "ms per sample": 1e3 * seconds / S,
-                         "ratio": lsoda and lsoda * S / (1e3 * seconds), "error": error})  # fmt: skip
+            atol = 1e-4 * rtol
+            return ode.solve(f, f.y0, (0.0, 10.0), p=p, method=method, rtol=rtol, atol=atol)
+
+        def error(rtol: float, made: Callable[..., Any] = made) -> float:
+            return float(np.abs(made(1, rtol).y.samples[:, 0] - exact).max())
+
+        tolerances = [(name, rtol)]
+        if reached is not None:
+            few = next(10.0**-k for k in np.arange(3.0, 8.0, 0.25) if error(10.0**-k) <= reached)
+            tolerances.append((f"{name}, at LSODA's error", few))
+        for case, given in tolerances:
+            for S in (1, 32, 256):
+                made(S, given)
+                _, seconds = best(lambda S=S, given=given, made=made: made(S, given), rounds)
+                rows.append({"case": case, "method": method, "samples": S, "ms per sample": 1e3 * seconds / S,
+                             "ratio": lsoda and lsoda * S / (1e3 * seconds), "rtol": given,
+                             "error": error(given) if S == 1 else float("nan")})  # fmt: skip
     return rows
 
 
@@ -205,18 +219,31 @@ def rows_of_band(n: int, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
+PARTS: dict[str, tuple[str, Callable[[int], list[dict[str, Any]]]]] = {
+    "couplings": ("Couplings of all unknowns, one thread",
+                  lambda rounds: [row for n in SIZES for row in rows_of_couplings(n, rounds)]),
+    "networks": ("Dense Jacobians, one thread",
+                 lambda rounds: [row for sizes in NETWORKS for row in rows_of_network(*sizes, rounds)]),
+    "small": ("Small systems, one thread", rows_of_small),
+    "band": ("Bands, one thread", lambda rounds: rows_of_band(2000, rounds)),
+}  # fmt: skip
+
+
 def main() -> None:
-    """Print the tables and keep them."""
+    """Print the tables and keep them; parts that are not made keep the rows of their record."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks ode-dense", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="parts to run")
     options = parser.parse_args()
     one_thread()
-    dense = [row for n in SIZES for row in rows_of_couplings(n, options.rounds)]
-    show("Couplings of all unknowns, one thread", dense)
-    stiff = [row for sizes in NETWORKS for row in rows_of_network(*sizes, options.rounds)]
-    show("Dense Jacobians, one thread", stiff)
-    small = rows_of_small(options.rounds)
-    show("Small systems, one thread", small)
-    band = rows_of_band(2000, options.rounds)
-    show("Bands, one thread", band)
-    save("ode-dense", dense + stiff + small + band)
+    record = RESULTS / "ode-dense.json"
+    before = json.loads(record.read_text())["rows"] if record.exists() else []
+    rows = []
+    for part, (title, make) in PARTS.items():
+        if part in options.parts:
+            made = [{"part": part} | row for row in make(options.rounds)]
+            show(title, made)
+        else:
+            made = [row for row in before if row.get("part") == part]
+        rows += made
+    save("ode-dense", rows)

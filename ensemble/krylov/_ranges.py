@@ -84,14 +84,20 @@ def units_of_products(system: LinearSystem) -> np.ndarray:
     """
     b, A, M = system.b, system.A, system.M
     limits, n_samples = np.finfo(str(b.dtype).split(".")[-1]), b.shape[1]
-    size = np.frexp(largest(b))[1] - 1
-    b = b / like_vectors(np.ldexp(1.0, np.where(np.isfinite(largest(b)), size, 0)), b)
-    exponent, known = np.zeros(n_samples, np.int64), np.zeros(n_samples, bool)
     out, product, workspace = empty_like(b), empty_like(b), M.workspace(n_samples)
-    for shift in (0, -(limits.maxexp // 2), limits.maxexp // 2):  # the last two where A M b leaves the range
-        r = b * like_vectors(np.full(n_samples, np.ldexp(1.0, shift)), b)
+
+    def multiply(r: Array) -> np.ndarray:
         z = r if isinstance(M, Identity) else M.precondition(r, out, workspace)
-        found = largest(A.apply(z, product))
+        return largest(A.apply(z, product))
+
+    most, found = largest(b), multiply(b)
+    (_, size), (_, exponent) = np.frexp(most), np.frexp(found)
+    if np.isfinite(found).all() and (np.abs(exponent - size) < limits.maxexp // 4).all() and (found > 0.0).all():
+        return np.ones(n_samples)  # most solves that failed did not for their range
+    b = b / like_vectors(np.ldexp(1.0, np.where(np.isfinite(most), size - 1, 0)), b)
+    exponent, known = np.zeros(n_samples, np.int64), np.zeros(n_samples, bool)
+    for shift in (0, -(limits.maxexp // 2), limits.maxexp // 2):  # the last two where A M b leaves the range
+        found = multiply(b * like_vectors(np.full(n_samples, np.ldexp(1.0, shift)), b))
         new = ~known & np.isfinite(found) & (found > 0.0)
         exponent[new], known = np.frexp(found[new])[1] - shift, known | new
         if known.all():

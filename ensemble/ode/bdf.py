@@ -24,10 +24,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ensemble._kernels.ode import bdf_steps, differences
+from ensemble._kernels.ode.bdf_alone import passes_alone
+from ensemble._kernels.ode.rodas_alone import AlonePlan, alone_plan
 from ensemble._typing import Array
 from ensemble.linalg.factorizations.triangular_factors import factor_tiles, put_samples, updated, with_capacity
 from ensemble.ode.control import LEAST_SPACINGS, STRETCH
-from ensemble.ode.evaluation import parts_of, plan_of, threads_of
+from ensemble.ode.evaluation import kept_plan, parts_of, plan_of, threads_of
 from ensemble.ode.implicit import Active, empty_solution, started
 from ensemble.ode.methods.bdf import ALPHA, ERROR, GAMMA, MOST_ORDER
 from ensemble.ode.ode_result import OdeStatus
@@ -47,6 +49,14 @@ NEWTON = 0.03
 
 KEPT_FACTOR = 1.2
 """A growth of steps below it is left for later."""
+
+
+FEW, SMALL = 4, 600
+"""Samples, and unknowns of all of them, up to which one sample after the other is faster.
+
+A pass of all samples has 30 us of Python, a pass of one has none. Equally fast are both at 14 samples of 53 unknowns, 6
+of 100, about 100 of 8 and 250 of 3.
+"""
 
 
 class Columns:
@@ -90,6 +100,11 @@ class Columns:
             setattr(self, name, Active._make(taken) if name == "fixed" else taken[0])
 
 
+def alone(n: int, n_samples: int) -> bool:
+    """Whether samples of `n` unknowns are taken one after the other: it changes no bit."""
+    return n_samples <= FEW or n * n_samples <= SMALL
+
+
 class Run:
     """One problem on its way."""
 
@@ -100,14 +115,24 @@ class Run:
         self._gamma, self._alpha, self._error = (np.asarray(table, real) for table in (GAMMA, ALPHA, ERROR))
         self._numbers = bdf_steps.bdf_numbers(real, n, NEWTON, KEPT_FACTOR, DRIFT, STRETCH, LEAST_SPACINGS)
         self._plan, most = plan_of(self.parts, n, real)
-        n_columns = min(most, problem.n_samples)
+        self._alone = kept_plan(self.parts, "bdf alone", self._plan_alone) if alone(n, problem.n_samples) else None
+        n_columns = min(most, problem.n_samples) if self._alone is None else 1
         self._factors = with_capacity(self._plan, n_columns)
         self._tiles = factor_tiles(self._factors)
+        if self._alone is not None:
+            self._work, self._broken = self._alone.work.copy(), np.zeros(1, real)
         none = started(problem, self.parts, self.passages, solution, np.arange(0))
         self.columns = Columns(n, n_columns, none)
         self._entered = 0
         self.n_ended = 0
         """Samples whose runs have ended after their first step."""
+
+    def _plan_alone(self) -> AlonePlan | None:
+        """The plan of passes of a lone sample without Python, where f and its matrix are basic operations."""
+        matrix, f, plan = self.parts.matrix.basic, self.parts.f.basic, self._plan.plan
+        if plan.flat is None or matrix is None or f is None:
+            return None
+        return alone_plan(matrix, None, f, plan, 1, np.zeros(1, self.problem.dtype))
 
     # --- samples come and go
     def refill(self) -> bool:
@@ -153,7 +178,7 @@ class Run:
     def refactor(self) -> None:
         """New factors for the samples that wait, where they are enough or no other can go on."""
         at = self.columns
-        if not np.count_nonzero(at.waiting):
+        if self._alone is not None or not np.count_nonzero(at.waiting):
             return
         waiting, n_live = np.flatnonzero(at.waiting), int(at.live.sum())
         if waiting.size < min(TOGETHER, (n_live + 1) // 2):
@@ -171,8 +196,14 @@ class Run:
         bdf_steps.begun(self.columns, self._numbers, self._gamma, self._alpha, self._error)
 
     def iterate(self) -> None:
-        """One Newton iteration of all samples that have their factors, and what follows from it."""
+        """One Newton iteration of all samples that have their factors, and what follows from it; alone many of them."""
         at, fixed = self.columns, self.columns.fixed
+        if self._alone is not None:
+            tables = self._numbers, self._gamma, self._alpha, self._error
+            if passes_alone(self._alone, at, tables, self._work, self._broken, len(self.problem.events) > 0):
+                self._ended()
+                self._begin()
+            return
         f = self.parts.f(np.concatenate([at.t_new[None], fixed.p]), at.y)
         tiles = self._tiles
         if tiles is None:

@@ -9,7 +9,7 @@ from typing import Any
 from ensemble._check import kind_of, message, require
 from ensemble._compile.trace.array_calls import called
 from ensemble._compile.trace.derivatives import BROKEN, UNBOUNDED, jacobian, jacobian_pattern, tangents
-from ensemble._compile.trace.fingerprint import fingerprint
+from ensemble._compile.trace.fingerprint import kept_under_code
 from ensemble._compile.trace.graph import Graph
 from ensemble._compile.trace.replay import replay
 from ensemble._compile.trace.taylor import taylor_series
@@ -159,16 +159,7 @@ _traces: dict[Any, Graph] = {}
 
 def kept_trace(make: Callable[[], Graph], functions: Sequence[Callable[..., Any]], *about: Any) -> Graph:
     """The graph that `make` traces, kept where all that the functions read can be compared (`fingerprint`)."""
-    seen = fingerprint(*functions)
-    if seen is None:
-        return make()
-    key = (seen, *about)
-    if key not in _traces:
-        graph = make()
-        if len(_traces) >= KEPT:
-            _traces.pop(next(iter(_traces)))
-        _traces[key] = graph
-    return _traces[key]
+    return kept_under_code(_traces, KEPT, make, functions, *about)
 
 
 def traced_graph(function: Callable[..., Any], n: int, n_parameters: int, dtype: str, n_outputs: int) -> Graph:

@@ -15,6 +15,12 @@ M = 20
 P = np.linspace(0.01, 0.05, 5)
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["together", "one after the other"])
+def _passes(request, monkeypatch):
+    """Few samples take the second way of themselves; each law holds of both."""
+    monkeypatch.setattr(bdf, "alone", lambda n, n_samples: request.param)
+
+
 def integrated(p=P, span=(0.0, 2.0), start=None, f=brusselator, **options):
     start = brusselator_start(M) if start is None else start
     options = {"rtol": 1e-6, "atol": 1e-8} | options

@@ -7,7 +7,8 @@ import pytest
 
 from ensemble import Ensemble, ode
 from ensemble._kernels.ode import lock_step_control as control
-from ensemble.ode import explicit, implicit
+from ensemble.ode import bdf, explicit, implicit
+from ensemble.ode.methods.bdf import ALPHA
 from ensemble.ode.methods.inverse_root import inverse_root
 
 N = 33
@@ -58,6 +59,53 @@ def test_one_pass_has_the_bits_of_its_parts(case, dtype, monkeypatch):
         assert ours.samples[..., 0].tobytes() == theirs.samples[..., 4].tobytes()
     for ours, theirs in zip(whole.t_events, parts.t_events):
         assert np.array_equal(ours.samples, theirs.samples, equal_nan=True)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "fixed steps"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_passes_of_a_lone_sample_have_the_bits_of_those_together(case, dtype, monkeypatch):
+    options = {"t": (0.0, 0.5), "rtol": 1e-4} | CASES[case]
+    span = options.pop("t")
+    start = np.linspace(1.0, 2.0, N).astype(dtype)
+    if "atol" in options:
+        options["atol"] = options["atol"].astype(dtype)
+
+    def solved(p):
+        return ode.solve(forced, start, span, p=Ensemble(p.astype(dtype)[None]), method="bdf", **options)
+
+    passes, calls = bdf.passes_alone, []
+    monkeypatch.setattr(bdf, "passes_alone", lambda *arguments: (calls.append(0), passes(*arguments))[1])
+    p = np.array([1.0, 12.0, 30.0])
+    alone = solved(p)
+    assert calls
+    calls.clear()
+    monkeypatch.setattr(bdf, "alone", lambda n, n_samples: False)
+    whole = solved(p)
+    assert not calls
+    assert alone.y.samples.tobytes() == whole.y.samples.tobytes()
+    assert np.array_equal(alone.n_steps, whole.n_steps) and np.array_equal(alone.n_rejected, whole.n_rejected)
+    assert np.array_equal(alone.status, whole.status)
+    for ours, theirs in zip(alone.t_events, whole.t_events):
+        assert ours.samples.tobytes() == theirs.samples.tobytes()
+
+
+@pytest.mark.parametrize("power", [1, 2], ids=["singular matrix", "without bound"])
+def test_a_lone_sample_that_fails_does_so_as_together(power, monkeypatch):
+    def f(t, y, p, xp):
+        return [p[0] * y[0] ** power, *(-y[i] for i in range(1, N))]
+
+    def solved(p):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ode.solve(f, np.ones(N), (0.0, 2.0), p=Ensemble(p[None]), method="bdf", first_step=0.1, rtol=1e-5)
+
+    p = np.array([0.1, 1.0, ALPHA[1] / 0.1])  # 1 / c - J of the last sample is zero at the first step of y' = p y
+    alone = solved(p)
+    monkeypatch.setattr(bdf, "alone", lambda n, n_samples: False)
+    whole = solved(p)
+    assert alone.y.samples.tobytes() == whole.y.samples.tobytes()
+    assert np.array_equal(alone.status, whole.status) and np.array_equal(alone.n_steps, whole.n_steps)
+    assert whole.status.tolist() == [1, 1, 1] if power == 1 else len(set(whole.status.tolist())) == 2
 
 
 def _steps_of(solved, p, monkeypatch):

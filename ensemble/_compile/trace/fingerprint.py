@@ -10,14 +10,16 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ensemble._byte_code import codes_in, enclosed, names_in, steps_of, stored_outside
 
-__all__ = ["fingerprint", "reads_arguments_only"]
+__all__ = ["fingerprint", "kept_under_code", "reads_arguments_only"]
+
+T = TypeVar("T")
 
 MOST_BYTES = 1 << 23
 """Bytes of the largest array whose values are part of a fingerprint."""
@@ -96,6 +98,25 @@ def fingerprint(*functions: Callable[..., Any]) -> Any:
         return tuple(_with_objects(f, _Walk()) for f in functions)
     except _UnknownError:
         return None
+
+
+def kept_under_code(
+    kept: dict[Any, T], most: int, make: Callable[[], T], functions: Iterable[Callable[..., Any]], *about: Any
+) -> T:
+    """What `make` traces of `functions`, from `kept` where all that they read can be compared (`fingerprint`).
+
+    `about` is what it depends on besides; of more than `most` in `kept` the oldest goes.
+    """
+    seen = fingerprint(*functions)
+    if seen is None:
+        return make()
+    key = (seen, *about)
+    if key not in kept:
+        made = make()
+        if len(kept) >= most:
+            kept.pop(next(iter(kept)), None)
+        kept[key] = made
+    return kept[key]
 
 
 def _with_objects(f: Any, walk: _Walk) -> Any:

@@ -173,31 +173,32 @@ def _arranged(
     step, starts, at = new(n, np.int64), new_full(n + 1, 0, np.int64), new(n + 1, np.int64)
     row, number = new(upper.size, np.int64), new(upper.size, np.float64)
     for i in range(n):
-        step[columns[i]] = i
-    for q in range(upper.size):
-        starts[step[upper[q]] + 1] += 1
-    for j in range(n):
-        starts[j + 1] += starts[j]
-        at[j] = starts[j]
+        step[U(columns[i])] = i
+    for entry in range(upper.size):
+        starts[U(step[U(upper[entry])]) + U(1)] += 1
+    for k in range(n):
+        starts[k + 1] += starts[k]
+        at[k] = starts[k]
     for i in range(n):
-        for q in range(upper_starts[i], upper_starts[i + 1]):
-            j = step[upper[q]]
-            row[at[j]], number[at[j]] = i, upper_values[q]
-            at[j] += 1
+        for q in range(U(upper_starts[i]), U(upper_starts[i + 1])):
+            j = U(step[U(upper[q])])
+            place = U(at[j])
+            row[place], number[place] = i, upper_values[q]
+            at[j] = place + U(1)
     for i in range(n):
         at[i] = upper_starts[i]
-    for j in range(n):
-        for q in range(starts[j], starts[j + 1]):
-            i = row[q]
-            place = at[i]
-            sorted_upper[place] = j
-            values[lower_starts[i + 1] + i + 1 + place] = number[q]
-            at[i] += 1
+    for k in range(n):
+        for q in range(U(starts[k]), U(starts[k + 1])):
+            r = U(row[q])
+            place = U(at[r])
+            sorted_upper[place] = k
+            values[U(lower_starts[r + U(1)]) + r + U(1) + place] = number[q]
+            at[r] = place + U(1)
     for i in range(n):
-        begin = lower_starts[i] + i + upper_starts[i]
-        for p in range(lower_starts[i], lower_starts[i + 1]):
-            values[begin + p - lower_starts[i]] = lower_values[p]
-        values[begin + lower_starts[i + 1] - lower_starts[i]] = inverse[i]
+        begin, first, end = U(i + upper_starts[i]), U(lower_starts[i]), U(lower_starts[i + 1])
+        for p in range(first, end):
+            values[begin + p] = lower_values[p]
+        values[begin + end] = inverse[i]
     return 0
 
 

@@ -16,6 +16,8 @@ from ensemble._kernels.sparse.complex_numbers import is_complex
 
 __all__ = ["aggregate", "coupled_rows", "number_by_rows", "square_on_graph"]
 
+U = np.uint64  # an unsigned index needs no test for a negative one
+
 CHUNK = 4096
 """Rows of a squared matrix that share one marker array."""
 
@@ -102,18 +104,19 @@ def _aggregates_of_roots(begins, ends, indices, included, roots, member, n_aggre
         if not roots[i] or member[i] >= 0:
             continue
         free, alone = True, True
-        for k in range(begins[i], ends[i]):
-            j = indices[k]
-            if included[j] and j != i:
+        for k in range(U(begins[i]), U(ends[i])):
+            j = U(indices[k])
+            if included[j] and j != U(i):
                 alone = False
                 if member[j] >= 0:
                     free = False
                     break
         if free and not alone:
             member[i] = n_aggregates
-            for k in range(begins[i], ends[i]):
-                if included[indices[k]]:
-                    member[indices[k]] = n_aggregates
+            for k in range(U(begins[i]), U(ends[i])):
+                j = U(indices[k])
+                if included[j]:
+                    member[j] = n_aggregates
             n_aggregates += 1
     return n_aggregates
 
@@ -128,16 +131,18 @@ def _aggregate_rest(begins, ends, indices, included, member, n_aggregates):
         if not included[i] or member[i] >= 0:
             continue
         best = -1
-        for k in range(begins[i], ends[i]):
-            a = member[indices[k]]
+        for k in range(U(begins[i]), U(ends[i])):
+            a = member[U(indices[k])]
             if a >= 0:
-                edges[a] += 1
-                if best < 0 or edges[a] > edges[best] or (edges[a] == edges[best] and a < best):
+                edges[U(a)] += 1
+                most = edges[U(max(best, 0))]
+                if best < 0 or edges[U(a)] > most or (edges[U(a)] == most and a < best):
                     best = a
         joined[i] = best
-        for k in range(begins[i], ends[i]):
-            if member[indices[k]] >= 0:
-                edges[member[indices[k]]] = 0
+        for k in range(U(begins[i]), U(ends[i])):
+            a = member[U(indices[k])]
+            if a >= 0:
+                edges[U(a)] = 0
     for i in range(n):
         if joined[i] >= 0:
             member[i] = joined[i]
@@ -145,8 +150,8 @@ def _aggregate_rest(begins, ends, indices, included, member, n_aggregates):
         if not included[i] or member[i] >= 0:
             continue
         member[i] = n_aggregates
-        for k in range(begins[i], ends[i]):
-            j = indices[k]
+        for k in range(U(begins[i]), U(ends[i])):
+            j = U(indices[k])
             if included[j] and member[j] < 0:
                 member[j] = n_aggregates
         n_aggregates += 1

@@ -24,7 +24,21 @@ from ensemble._kernels.ode.lock_step_control import (
 )
 from ensemble._typing import Array
 
-__all__ = ["ACCEPTED", "BEGINS", "CONVERGED", "FAILED", "RENEWS", "bdf_numbers", "begun", "finished", "iterated"]
+__all__ = [
+    "ACCEPTED",
+    "BEGINS",
+    "BEGUN",
+    "CONVERGED",
+    "FAILED",
+    "RENEWS",
+    "bdf_numbers",
+    "begun",
+    "ended",
+    "finished",
+    "iterated",
+    "judged",
+    "next_step",
+]
 
 TILE = 64
 """Samples that a thread treats at a time."""
@@ -34,6 +48,9 @@ CONVERGED, FAILED = 1, 2
 
 BEGINS, ACCEPTED, RENEWS = 1, 2, 3
 """What follows: the next step, after one that was accepted, or the same one with new factors."""
+
+BEGUN = TILE * 36 + 72 + 2 * TILE + 6
+"""Numbers that `next_step` needs for a tile."""
 
 LONGEST_ORDER = 5
 
@@ -92,35 +109,45 @@ def _iterated(
     for tile in prange((n_samples + TILE - 1) // TILE):
         begin = np.int64(tile) * TILE
         end = min(begin + TILE, n_samples)
-        first, second, scale = new(TILE, dy.dtype), new(TILE, dy.dtype), new(TILE, dy.dtype)
-        newton, slowest, one, two = numbers[NEWTON], numbers[SLOWEST], numbers[ONE], numbers[TWO]
+        judged(dy, c_factors, per_c, d, y, table, rtol, atol, ids, waiting, order, iteration, rate, norm, numbers,
+               error, square, outcome, begin, end, new(3 * TILE, dy.dtype))  # fmt: skip
+
+
+@inner
+def judged(
+    dy, c_factors, per_c, d, y, table, rtol, atol, ids, waiting, order, iteration, rate, norm, numbers, error, square,
+    outcome, begin, end, work,
+):  # fmt: skip
+    """The body of `iterated` for the samples from `begin` to before `end`."""
+    first, second, scale = work[:TILE], work[TILE : 2 * TILE], work[2 * TILE : 3 * TILE]
+    newton, slowest, one, two = numbers[NEWTON], numbers[SLOWEST], numbers[ONE], numbers[TWO]
+    for s in range(begin, end):
+        scale[s - begin] = two / (one + c_factors[s] * per_c[s])
+    sum_squares(dy, scale, d, y, table, rtol, atol, one, begin, end, first, second)
+    for s in range(begin, end):
+        outcome[s] = 0
+        if ids[s] < 0 or waiting[s]:
+            continue
+        size, constant = math.sqrt(first[s - begin] * numbers[PER_N]), error[order[s]]
+        ratio, slow = size / norm[s], slowest * rate[s]
+        speed = rate[s] * one
+        if iteration[s] > 0:
+            speed = slow if (slow > ratio) | (slow != slow) else ratio
+        bounded = one if speed > one else speed
+        diverged = not np.isfinite(size) or (iteration[s] > 0 and ratio > two)
+        converged = not diverged and size * bounded * constant <= newton
+        iteration[s] += 1
+        rate[s], norm[s] = speed, size
+        if converged:
+            outcome[s] = CONVERGED
+        elif diverged or iteration[s] >= ITERATIONS:
+            outcome[s] = FAILED
+        square[s] = constant * constant * (second[s - begin] * numbers[PER_N])
+    for i in range(dy.shape[0]):
         for s in range(begin, end):
-            scale[s - begin] = two / (one + c_factors[s] * per_c[s])
-        sum_squares(dy, scale, d, y, table, rtol, atol, one, begin, end, first, second)
-        for s in range(begin, end):
-            outcome[s] = 0
-            if ids[s] < 0 or waiting[s]:
-                continue
-            size, constant = math.sqrt(first[s - begin] * numbers[PER_N]), error[order[s]]
-            ratio, slow = size / norm[s], slowest * rate[s]
-            speed = rate[s] * one
-            if iteration[s] > 0:
-                speed = slow if (slow > ratio) | (slow != slow) else ratio
-            bounded = one if speed > one else speed
-            diverged = not np.isfinite(size) or (iteration[s] > 0 and ratio > two)
-            converged = not diverged and size * bounded * constant <= newton
-            iteration[s] += 1
-            rate[s], norm[s] = speed, size
-            if converged:
-                outcome[s] = CONVERGED
-            elif diverged or iteration[s] >= ITERATIONS:
-                outcome[s] = FAILED
-            square[s] = constant * constant * (second[s - begin] * numbers[PER_N])
-        for i in range(dy.shape[0]):
-            for s in range(begin, end):
-                if ids[s] >= 0 and not waiting[s] and outcome[s] != FAILED:
-                    y[i, s] += dy[i, s]
-                    d[i, s] += dy[i, s]
+            if ids[s] >= 0 and not waiting[s] and outcome[s] != FAILED:
+                y[i, s] += dy[i, s]
+                d[i, s] += dy[i, s]
 
 
 def finished(at: Any, numbers: Array) -> None:
@@ -153,43 +180,51 @@ def _finished(
     for tile in prange((n_samples + TILE - 1) // TILE):
         begin = np.int64(tile) * TILE
         end = min(begin + TILE, n_samples)
-        work, one = new(1, d.dtype), numbers[ONE]
-        for s in range(begin, end):
-            act[s], status[s], factor[s], t_old[s] = 0, 0, one, t[s]
-            if outcome[s] == 0:
-                continue
-            if outcome[s] == FAILED and age[s] > 0:  # factors of an earlier step: the same step again with new ones
-                act[s] = RENEWS
-                continue
-            accepted = outcome[s] == CONVERGED and square[s] <= one
-            act[s] = ACCEPTED if accepted else BEGINS
-            n_steps[s] += one
-            state = TOO_MANY_STEPS if n_steps[s] >= most[s] else 0
-            if accepted:
-                t[s], lost[s] = t_new[s], lost_new[s]
-                n_equal[s] += 1
-                if last[s]:
-                    state = FINISHED
+        ended(outcome, square, age, iteration, order, table, d, t, t_new, h, lost, lost_new, last, n_equal, n_steps,
+              n_rejected, most, numbers, act, status, factor, t_old, begin, end, new(1, d.dtype))  # fmt: skip
+
+
+@inner
+def ended(
+    outcome, square, age, iteration, order, table, d, t, t_new, h, lost, lost_new, last, n_equal, n_steps, n_rejected,
+    most, numbers, act, status, factor, t_old, begin, end, work,
+):  # fmt: skip
+    """The body of `finished` for the samples from `begin` to before `end`."""
+    one = numbers[ONE]
+    for s in range(begin, end):
+        act[s], status[s], factor[s], t_old[s] = 0, 0, one, t[s]
+        if outcome[s] == 0:
+            continue
+        if outcome[s] == FAILED and age[s] > 0:  # factors of an earlier step: the same step again with new ones
+            act[s] = RENEWS
+            continue
+        accepted = outcome[s] == CONVERGED and square[s] <= one
+        act[s] = ACCEPTED if accepted else BEGINS
+        n_steps[s] += one
+        state = TOO_MANY_STEPS if n_steps[s] >= most[s] else 0
+        if accepted:
+            t[s], lost[s] = t_new[s], lost_new[s]
+            n_equal[s] += 1
+            if last[s]:
+                state = FINISHED
+        else:
+            n_rejected[s] += one
+            if outcome[s] == FAILED:
+                factor[s] = numbers[QUARTER]
             else:
-                n_rejected[s] += one
-                if outcome[s] == FAILED:
-                    factor[s] = numbers[QUARTER]
-                else:
-                    safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + iteration[s])
-                    factor[s] = max(
-                        LEAST_FACTOR, safety * np.float64(root_of(square[s], order[s] + 1, numbers, work, 0))
-                    )
-                if abs(h[s]) <= numbers[SPACING] * abs(t[s]):
-                    state = STEP_TOO_SMALL
-            status[s] = state
-        for i in range(d.shape[0]):
-            for s in range(begin, end):
-                if act[s] == ACCEPTED:
-                    q = order[s]
-                    table[q + 2, i, s] = d[i, s] - table[q + 1, i, s]
-                    table[q + 1, i, s] = d[i, s]
-                    for j in range(q, -1, -1):
-                        table[j, i, s] += table[j + 1, i, s]
+                safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + iteration[s])
+                factor[s] = max(LEAST_FACTOR, safety * np.float64(root_of(square[s], order[s] + 1, numbers, work, 0)))
+            if abs(h[s]) <= numbers[SPACING] * abs(t[s]):
+                state = STEP_TOO_SMALL
+        status[s] = state
+    for i in range(d.shape[0]):
+        for s in range(begin, end):
+            if act[s] == ACCEPTED:
+                q = order[s]
+                table[q + 2, i, s] = d[i, s] - table[q + 1, i, s]
+                table[q + 1, i, s] = d[i, s]
+                for j in range(q, -1, -1):
+                    table[j, i, s] += table[j + 1, i, s]
 
 
 def begun(at: Any, numbers: Array, gamma: Array, alpha: Array, error: Array) -> None:
@@ -286,34 +321,45 @@ def _begun(
     for tile in prange((n_samples + TILE - 1) // TILE):
         begin = np.int64(tile) * TILE
         end = min(begin + TILE, n_samples)
-        work, sums, one = new(TILE * 36 + 72, d.dtype), new(2 * TILE, d.dtype), numbers[ONE]
-        old, choosing = new(6, d.dtype), 0
-        for s in range(begin, end):
-            sums[s - begin], sums[TILE + s - begin] = one - one, one - one
-            if act[s] == ACCEPTED and n_equal[s] > order[s]:
-                choosing += 1
-        if choosing > 0:
-            for i in range(d.shape[0]):
-                for s in range(begin, end):
-                    if act[s] == ACCEPTED and n_equal[s] > order[s]:
-                        q = order[s]
-                        weight = 1.0 / (atol[i if atol.shape[0] > 1 else 0, s] + rtol[s] * abs(table[0, i, s]))
-                        lower, upper = table[q, i, s] * weight, table[q + 2, i, s] * weight
-                        sums[s - begin] += lower * lower
-                        sums[TILE + s - begin] += upper * upper
-        for s in range(begin, end):
-            if act[s] == ACCEPTED and n_equal[s] > order[s]:
-                choose(s, s - begin, order, n_equal, square, factor, iteration, sums, numbers, error, old)
-            if act[s] != 0:
-                prepared(s, act, factor, order, n_equal, age, iteration, t, t1, h, longest, direction, lost, lost_new,
-                         t_new, last, per_c, c_factors, waiting, numbers, alpha)  # fmt: skip
-                if factor[s] != one:
-                    change(work, 36 * (s - begin), np.int64(TILE * 36), order[s], factor[s], one)
+        next_step(act, square, factor, iteration, order, n_equal, age, table, rtol, atol, t, t1, h, longest, direction,
+                  lost, lost_new, t_new, last, per_c, c_factors, waiting, y, psi, d, numbers, gamma, alpha, error,
+                  begin, end, new(BEGUN, d.dtype))  # fmt: skip
+
+
+@inner
+def next_step(
+    act, square, factor, iteration, order, n_equal, age, table, rtol, atol, t, t1, h, longest, direction, lost,
+    lost_new, t_new, last, per_c, c_factors, waiting, y, psi, d, numbers, gamma, alpha, error, begin, end, memory,
+):  # fmt: skip
+    """The body of `begun` for the samples from `begin` to before `end`."""
+    work, sums, old = memory[: TILE * 36 + 72], memory[TILE * 36 + 72 : BEGUN - 6], memory[BEGUN - 6 : BEGUN]
+    one, choosing = numbers[ONE], 0
+    for s in range(begin, end):
+        sums[s - begin], sums[TILE + s - begin] = one - one, one - one
+        if act[s] == ACCEPTED and n_equal[s] > order[s]:
+            choosing += 1
+    if choosing > 0:
         for i in range(d.shape[0]):
             for s in range(begin, end):
-                if act[s] != 0:
-                    predict(table, i, s, order[s], factor[s] != one, work, 36 * (s - begin), old, gamma, alpha, y, psi)
-                    d[i, s] = one - one
+                if act[s] == ACCEPTED and n_equal[s] > order[s]:
+                    q = order[s]
+                    weight = 1.0 / (atol[i if atol.shape[0] > 1 else 0, s] + rtol[s] * abs(table[0, i, s]))
+                    lower, upper = table[q, i, s] * weight, table[q + 2, i, s] * weight
+                    sums[s - begin] += lower * lower
+                    sums[TILE + s - begin] += upper * upper
+    for s in range(begin, end):
+        if act[s] == ACCEPTED and n_equal[s] > order[s]:
+            choose(s, s - begin, order, n_equal, square, factor, iteration, sums, numbers, error, old)
+        if act[s] != 0:
+            prepared(s, act, factor, order, n_equal, age, iteration, t, t1, h, longest, direction, lost, lost_new,
+                     t_new, last, per_c, c_factors, waiting, numbers, alpha)  # fmt: skip
+            if factor[s] != one:
+                change(work, 36 * (s - begin), np.int64(TILE * 36), order[s], factor[s], one)
+    for i in range(d.shape[0]):
+        for s in range(begin, end):
+            if act[s] != 0:
+                predict(table, i, s, order[s], factor[s] != one, work, 36 * (s - begin), old, gamma, alpha, y, psi)
+                d[i, s] = one - one
 
 
 @inner

@@ -37,7 +37,23 @@ from ensemble._kernels.ode.lock_step_control import Plan, committed, judged, pla
 from ensemble._kernels.ode.program import Program
 from ensemble._typing import Array
 
-__all__ = ["AlonePlan", "Run", "alone_plan", "steps_alone"]
+__all__ = [
+    "BEFORE",
+    "FACTORS",
+    "LISTS",
+    "MASKS",
+    "SOLUTIONS",
+    "VECTOR",
+    "AlonePlan",
+    "N",
+    "Run",
+    "alone_plan",
+    "evaluated",
+    "factorized",
+    "solved",
+    "state_of",
+    "steps_alone",
+]
 
 STAGES = 6
 
@@ -159,7 +175,7 @@ def _masks(lanes: int) -> Array:
 
 # --- one step
 @plain
-def _factorized(lists: Indices, n: int, values: Numbers, out: Numbers, masks: Numbers, zero: Register) -> float:
+def factorized(lists: Indices, n: int, values: Numbers, out: Numbers, masks: Numbers, zero: Register) -> float:
     """Write the factors of the matrix with entries `values`; NaN where one is not finite, else zero.
 
     A register has entries of one row, and is loaded as it was stored: other loads would wait for the memory.
@@ -193,7 +209,7 @@ def _factorized(lists: Indices, n: int, values: Numbers, out: Numbers, masks: Nu
 
 
 @plain
-def _solved(lists: Indices, n: int, factors: Numbers, b: Numbers, y: Numbers, x: Numbers, zero: Register) -> None:
+def solved(lists: Indices, n: int, factors: Numbers, b: Numbers, y: Numbers, x: Numbers, zero: Register) -> None:
     """Substitution forward from `b` to `y` and backward to `x`."""
     at = 0
     for i in range(n):
@@ -229,7 +245,7 @@ def _sum_of_stages(
 
 
 @inlined
-def _evaluated(code: Indices, places: Integers, which: int, t: float, work: Numbers, zero: Register) -> None:
+def evaluated(code: Indices, places: Integers, which: int, t: float, work: Numbers, zero: Register) -> None:
     """Run a program at time `t`."""
     at = 5 * which
     work[places[at + 2] + places[at + 3]] = t
@@ -237,7 +253,7 @@ def _evaluated(code: Indices, places: Integers, which: int, t: float, work: Numb
 
 
 @inlined
-def _state_of(places: Integers, which: int) -> int:
+def state_of(places: Integers, which: int) -> int:
     """The place of the state of a program; that for the matrix has a shift before it."""
     return places[5 * which + 2] + places[5 * which + 3] + 1 + places[N_PARAMETERS]
 
@@ -270,18 +286,18 @@ def step_alone(
     lists, solutions = behind(code, places[LISTS]), behind(code, places[SOLUTIONS])
     y, factors, vector = behind(work, places[BEFORE]), behind(work, places[FACTORS]), behind(work, places[VECTOR])
     per_step, has_slope = 1.0 / h, places[6] > places[5]
-    at = _state_of(places, 0)
+    at = state_of(places, 0)
     work[at] = numbers[84] * per_step
     for i in range(n):
         work[at + 1 + i] = y[i]
-    _evaluated(code, places, 0, t, work, zero)
-    broken = _factorized(lists, n, behind(work, places[4]), factors, behind(work, places[MASKS]), zero)
+    evaluated(code, places, 0, t, work, zero)
+    broken = factorized(lists, n, behind(work, places[4]), factors, behind(work, places[MASKS]), zero)
     if has_slope:
-        at = _state_of(places, 1)
+        at = state_of(places, 1)
         for i in range(n):
             work[at + i] = y[i]
-        _evaluated(code, places, 1, t, work, zero)
-    state, right = behind(work, _state_of(places, 2)), behind(work, places[14])
+        evaluated(code, places, 1, t, work, zero)
+    state, right = behind(work, state_of(places, 2)), behind(work, places[14])
     for k in range(STAGES):
         time = t
         if k == 0:
@@ -294,14 +310,14 @@ def step_alone(
             _sum_of_stages(work, stages, far, n, behind(numbers, 6 * k), k, y, 1.0, state, zero)
         if k > 0:
             time = t + h if numbers[72 + k] == 1.0 else t + numbers[72 + k] * h
-        _evaluated(code, places, 2, time, work, zero)
+        evaluated(code, places, 2, time, work, zero)
         if k > 0:
             _sum_of_stages(work, stages, far, n, behind(numbers, 36 + 6 * k), k, right, per_step, right, zero)
         if has_slope and numbers[78 + k] != 0.0:
             weight = numbers[78 + k] * h
             for i in range(n):
                 right[i] = right[i] + weight * work[places[9] + i]
-        _solved(solutions, n, factors, right, vector, behind(work, stages + k * far), zero)
+        solved(solutions, n, factors, right, vector, behind(work, stages + k * far), zero)
     total = _square(y, state, behind(work, stages + 5 * far), y_new, atol, places[N_BOUNDS], rtol, broken, n, zero)
     return total * numbers[85] if broken == broken else broken
 

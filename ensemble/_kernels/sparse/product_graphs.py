@@ -49,15 +49,16 @@ def transpose_graph(indptr: Any, indices: Any, n_columns: int) -> tuple[Any, Any
 
 @compiled_procedure
 def _transpose_graph(indptr, indices, new_indptr, place, new_indices, entries):
-    for k in range(indices.size):
-        new_indptr[indices[k] + 1] += 1
-    for j in range(place.size):
-        place[j] = new_indptr[j]
-        new_indptr[j + 1] += new_indptr[j]
+    for n in range(indices.size):
+        new_indptr[U(indices[n]) + U(1)] += 1
+    for m in range(place.size):
+        place[m] = new_indptr[m]
+        new_indptr[m + 1] += new_indptr[m]
     for i in range(indptr.size - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            t = place[indices[k]]
-            place[indices[k]] += 1
+        for k in range(U(indptr[i]), U(indptr[i + 1])):
+            j = U(indices[k])
+            t = U(place[j])
+            place[j] = t + U(1)
             new_indices[t] = i
             entries[t] = k
 

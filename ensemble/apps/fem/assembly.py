@@ -21,7 +21,7 @@ from ensemble._backend import (
     prototype,
 )
 from ensemble._check import kind_of, message, one_of, require
-from ensemble._compile.trace.fingerprint import fingerprint
+from ensemble._compile.trace.fingerprint import kept_under_code
 from ensemble._compile.trace.tracer import Scalar, Traced, trace
 from ensemble._kernels.fem.form_cuda import suit_one_kernel
 from ensemble._kernels.fem.form_terms import CONSTANT, FieldKind, FormTerms, Input, form_terms
@@ -268,17 +268,10 @@ def _require_points(name: str, space: Space, given: _Given, terms: FormTerms, de
 # --- traces
 def _terms(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> FormTerms:
     """The terms of `forms` for fields of these kinds; the trace is kept where all that integrands read is compared."""
-    seen = fingerprint(*(form.integrand for form in forms))
-    if seen is None:
-        return _traced(forms, kinds, dim)
     traced: dict[Any, FormTerms] = forms[0].traced
-    key = (tuple(map(weakref.ref, forms)), kinds, dim, seen)  # a form that kept itself would live until a collection
-    if key not in traced:
-        terms = _traced(forms, kinds, dim)
-        if len(traced) >= KEPT:
-            traced.pop(next(iter(traced)))
-        traced[key] = terms
-    return traced[key]
+    members = tuple(map(weakref.ref, forms))  # a form that kept itself would live until a collection
+    integrands = [form.integrand for form in forms]
+    return kept_under_code(traced, KEPT, lambda: _traced(forms, kinds, dim), integrands, members, kinds, dim)
 
 
 def _traced(forms: Sequence[Any], kinds: tuple[FieldKind, ...], dim: int) -> FormTerms:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numba.core import event
 
+from ensemble import Ensemble
 from ensemble._compile.numba import compiled_serial
 from ensemble._kernels.gbees import grid as kernels
 from ensemble.apps.gbees import Gbees, lorenz96
@@ -159,8 +160,27 @@ def test_a_new_number_needs_no_new_code():
     for one, other in ((first, second), closed):
         one.advance(0.0, 0.1)
         other.advance(0.0, 0.1)
-        assert one.loops.addresses == other.loops.addresses
+        assert one.loops.code.addresses == other.loops.code.addresses
         assert bits(one) != bits(other)
+
+
+def test_samples_of_one_drift_are_traced_once():
+    """By what the drift reads: a number that has changed meanwhile gives another trace."""
+    traced, factor = compiled_engine.gbees_generated.trace_face_velocities, [0.7]
+
+    def drift(x, t, xp, rate):
+        return (rate * x[1], -factor[0] * x[0])
+
+    made = []
+    with pytest.MonkeyPatch.context() as patch:
+        count = lambda *arguments: made.append(factor[0]) or traced(*arguments)
+        patch.setattr(compiled_engine.gbees_generated, "trace_face_velocities", count)
+        run = Gbees(Drift(drift, (Ensemble(np.array([1.0, 1.1, 1.2])),)), np.full(2, 0.4), np.eye(2), threshold=1e-4)
+        factor[0] = 0.9
+        other = Gbees(Drift(drift, (1.1,)), np.full(2, 0.4), np.eye(2), threshold=1e-4)
+    assert made == [0.7, 0.9]
+    assert len({id(one.engine.loops.code) for one in run._runs.runs}) == 1
+    assert not np.array_equal(other._runs.runs[0].engine.grid[3], run._runs.runs[1].engine.grid[3])
 
 
 class Compiled(event.Listener):

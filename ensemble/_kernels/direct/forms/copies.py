@@ -11,15 +11,26 @@ from ensemble._compile.numba import compiled, prange, threads_for
 
 __all__ = ["copy_samples"]
 
+U = np.uint64  # an unsigned index needs no test for a negative one
+
 
 def copy_samples(target: np.ndarray, places: np.ndarray, source: np.ndarray, chosen: np.ndarray) -> None:
     """Set samples `places` of `target` to samples `chosen` of `source`, both of shape (n_tiles, n_values, width)."""
     with threads_for(source.size):
-        _copy(target, *np.divmod(places, target.shape[2]), source, *np.divmod(chosen, source.shape[2]))
+        _copy(target, _first(target, places), source, _first(source, chosen))
+
+
+def _first(values: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """The places of the first values of samples."""
+    tiles, lanes = np.divmod(samples, values.shape[2])
+    first: np.ndarray = tiles * (values.shape[1] * values.shape[2]) + lanes
+    return first
 
 
 @compiled
-def _copy(target, to_tiles, to_lanes, source, tiles, lanes):
+def _copy(target, to, source, of):
+    values, given = target.reshape(-1), source.reshape(-1)
     for e in prange(target.shape[1]):
-        for k in range(tiles.size):
-            target[to_tiles[k], e, to_lanes[k]] = source[tiles[k], e, lanes[k]]
+        there, here = U(e) * U(target.shape[2]), U(e) * U(source.shape[2])
+        for k in range(to.size):
+            values[U(to[k]) + there] = given[U(of[k]) + here]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.numba import compile_for, thread_count
+from ensemble._compile.trace.fingerprint import kept_under_code
 from ensemble._compile.trace.numbers import hoisted
 from ensemble._interrupts import released
 from ensemble._kernels.gbees import gbees_generated
@@ -33,6 +34,9 @@ RECORDS = 1024
 
 BUDGET = 1 << 21
 """Cell-steps, times dimensions, between two calls of `callback`: a tenth of a second or two."""
+
+KEPT = 64
+"""Drifts whose code is kept, at most."""
 
 SMALL = 1 << 14
 """Cells up to which one thread is faster than several."""
@@ -247,49 +251,23 @@ class CompiledEngine:
         return float(np.log(mass)) + largest
 
 
-class _Loops:
-    """The compiled loops of a problem, and their array ``numbers``."""
+class _Code:
+    """Traces of a drift and of bounds, and the compiled loops that call them; samples of one drift share it."""
 
     def __init__(self, problem: Problem) -> None:
-        n, rotated = problem.n, problem.rotation is not None
-        parameters = [float(value) for value in problem.drift.parameters]
-        at = gbees_generated.layout(n, len(parameters), rotated)
-        widths = np.asarray(problem.widths, dtype=np.float64)
-        noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
-        mixing, diffusion_rates = problem.mixing, noise / widths**2
-        if mixing is not None:
-            diffusion_rates[0] += mixing.rate  # only their sum matters
-        rotation = np.ravel([] if problem.rotation is None else problem.rotation)
-        diffusion_factors = 0.5 * problem.face_diffusion / widths**2
-        numbers = np.concatenate(
-            [
-                widths,
-                widths / 2.0,
-                diffusion_rates,
-                diffusion_factors,
-                np.zeros(n * n) if mixing is None else np.ravel(mixing.corners),
-                problem.origin,
-                rotation,
-                problem.bounds_range,
-                parameters,
-            ]
-        )
-        numbers = numbers.astype(np.float64).tolist()
-        graph = gbees_generated.trace_face_velocities(problem.drift.function, n, len(parameters), rotated)
-        graph, constants = hoisted(graph, n + 1 + len(numbers))
-        numbers += constants
+        n, rotated, n_parameters = problem.n, problem.rotation is not None, len(problem.drift.parameters)
+        at = gbees_generated.layout(n, n_parameters, rotated)
+        n_numbers = at["parameters"] + n_parameters
+        graph = gbees_generated.trace_face_velocities(problem.drift.function, n, n_parameters, rotated)
+        graph, self.constants = hoisted(graph, n + 1 + n_numbers)
         bounds = None
         if problem.bounds is not None:
-            bounds = gbees_generated.trace_bounds_at_centre(problem.bounds, n, len(parameters), rotated)
-            bounds, constants = hoisted(bounds, n + len(numbers))
-            numbers += constants
-        self.numbers = np.array(numbers)
+            bounds = gbees_generated.trace_bounds_at_centre(problem.bounds, n, n_parameters, rotated)
+            bounds, constants = hoisted(bounds, n + n_numbers + len(self.constants))
+            self.constants = self.constants + constants
         dtype = np.dtype(problem.dtype).name
         self.traced = (graph, n, dtype), (bounds, n, at["range"])
-        kind = gbees_generated.StepTerms(
-            problem.diffusion is not None, mixing is not None, problem.time_order == 2, bounds is not None
-        )
-        self.options = n, problem.limiter, dtype, kind
+        self.options = n, problem.limiter, dtype, _terms(problem)
         self.steps: dict[bool, Callable[..., int]] = {}
         self.addresses: tuple[int, ...] = ()
 
@@ -297,7 +275,7 @@ class _Loops:
         """State without compiled code, which cannot be pickled; it is loaded again on the next call."""
         return self.__dict__ | {"steps": {}, "addresses": ()}
 
-    def advance(self, parallel: bool, grid: Array, packing: Array, *state: Any) -> int:
+    def advance(self, parallel: bool, numbers: Array, grid: Array, packing: Array, *state: Any) -> int:
         """Run steps, on several threads if `parallel`; returns the status."""
         if parallel not in self.steps:
             with released():  # compiling takes seconds, and changes nothing of the grid
@@ -308,6 +286,54 @@ class _Loops:
                     kernels.prune_address(drift[2]),
                 )
                 step = gbees_generated.step_of(*self.options, parallel)
-                compile_for(step, grid, packing, self.numbers, *self.addresses, *state)
+                compile_for(step, grid, packing, numbers, *self.addresses, *state)
                 self.steps[parallel] = step
-        return self.steps[parallel](grid, packing, self.numbers, *self.addresses, *state)
+        return self.steps[parallel](grid, packing, numbers, *self.addresses, *state)
+
+
+def _terms(problem: Problem) -> gbees_generated.StepTerms:
+    """The terms of a step of a problem."""
+    return gbees_generated.StepTerms(
+        problem.diffusion is not None, problem.mixing is not None, problem.time_order == 2, problem.bounds is not None
+    )
+
+
+_codes: dict[Any, _Code] = {}
+
+
+def _code_of(problem: Problem) -> _Code:
+    """The code of a problem, kept for others with the same drift and bounds."""
+    functions = [problem.drift.function, *([] if problem.bounds is None else [problem.bounds])]
+    about = (problem.n, len(problem.drift.parameters), problem.rotation is None, problem.limiter,
+             np.dtype(problem.dtype).name, _terms(problem))  # fmt: skip
+    return kept_under_code(_codes, KEPT, lambda: _Code(problem), functions, *about)
+
+
+class _Loops:
+    """The compiled loops of a problem, and their array ``numbers``."""
+
+    def __init__(self, problem: Problem) -> None:
+        n, mixing = problem.n, problem.mixing
+        widths = np.asarray(problem.widths, dtype=np.float64)
+        noise = np.zeros(n) if problem.diffusion is None else np.asarray(problem.diffusion, dtype=np.float64)
+        diffusion_rates = noise / widths**2
+        if mixing is not None:
+            diffusion_rates[0] += mixing.rate  # only their sum matters
+        self.code = _code_of(problem)
+        numbers = [
+            widths,
+            widths / 2.0,
+            diffusion_rates,
+            0.5 * problem.face_diffusion / widths**2,
+            np.zeros(n * n) if mixing is None else np.ravel(mixing.corners),
+            problem.origin,
+            np.ravel([] if problem.rotation is None else problem.rotation),
+            problem.bounds_range,
+            [float(value) for value in problem.drift.parameters],
+            self.code.constants,
+        ]
+        self.numbers = np.concatenate(numbers).astype(np.float64)
+
+    def advance(self, parallel: bool, *state: Any) -> int:
+        """Run steps, on several threads if `parallel`; returns the status."""
+        return self.code.advance(parallel, self.numbers, *state)

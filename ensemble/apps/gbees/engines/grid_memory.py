@@ -9,6 +9,9 @@ from ensemble._typing import Array
 
 __all__ = ["MemoryBudget"]
 
+NEGLIGIBLE = 1 << 20
+"""Bytes up to which free memory is not read, which takes as long as a small grid's first cells."""
+
 
 class MemoryBudget:
     """The number of cells that fit, at `bytes_per_cell` each at the peak of a step.
@@ -31,6 +34,8 @@ class MemoryBudget:
         if n_cells <= self.known:
             return
         limit = self.limit
+        if limit is None and n_cells * self.bytes_per_cell <= NEGLIGIBLE:
+            return
         if limit is None:
             limit = available_bytes(self.like) + stored * self.bytes_per_cell
         if n_cells * self.bytes_per_cell > limit:
