@@ -7,6 +7,7 @@ left to calls of each sample by `NotByRuleError`.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -14,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ensemble.scalar.ensemble import Ensemble, as_array, wrap
+from ensemble.scalar.ensemble import Ensemble, as_array, packed, wrap
 from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, lifted, real
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.plain_arrays import NUMBERS, samples_of_stack, stack_of
+from ensemble.scalar.row_reductions import products, sums
 
 __all__ = ["BATCHES"]
 
@@ -113,7 +115,9 @@ def _of_vectors(function: Function) -> Function:
         if a.ndim > 1 or b.ndim > 1 or a.shape != b.shape or a.dtype != b.dtype:
             raise NotByRuleError("matrices")
         agreed = agree(function, a, b)
-        return wrap(np.vecdot(front(a), front(b)), agreed)
+        first, second = (lifted(x).samples for x in ((b, a) if lifted(a).is_shared else (a, b)))
+        found = products(first, second)
+        return wrap(np.vecdot(front(a), front(b)) if found is None else found, agreed)
 
     return rule
 
@@ -131,10 +135,13 @@ def _einsum(*given: Any, **options: Any) -> Any:
         raise NotByRuleError("letters that do not fit")
     real(*operands)
     letters = {c: n for part, x in zip(parts, operands, strict=True) for c, n in zip(part, x.shape, strict=True)}
-    sums = len(letters) > len(set(right))
-    if len({x.dtype for x in operands}) > 1 or (sums and len(operands) > 2):
+    has_sums = len(letters) > len(set(right))
+    found = _einsum_of_rows(parts, operands, letters, right) if len({x.dtype for x in operands}) == 1 else None
+    if found is not None:
+        return found
+    if len({x.dtype for x in operands}) > 1 or (has_sums and len(operands) > 2):
         raise NotByRuleError("several types, or a sum of products of three factors")
-    if sums and math.prod(letters.values()) > np.getbufsize():
+    if has_sums and math.prod(letters.values()) > np.getbufsize():
         raise NotByRuleError("sums that NumPy divides into the parts of a buffer")
     agreed, n_samples = agree(np.einsum, *operands), samples_of("np.einsum", *operands)
     hidden = next(c for c in "zyxwvutsrqponmlkjihgfedcbaZ" if c not in subscripts)
@@ -146,6 +153,41 @@ def _einsum(*given: Any, **options: Any) -> Any:
         fronts.append(front(x)[0] if shared else front(x))
         parts[k] = parts[k] if shared else hidden + parts[k]
     return of_front(np.einsum(f"{','.join(parts)}->{hidden}{right}", *fronts), agreed)
+
+
+def _einsum_of_rows(parts: list[str], operands: list[Any], letters: dict[str, int], right: str) -> Any:
+    """Products entry by entry, and sums of them over the last letters, in the order of `np.sum`; None for others."""
+    summed = "".join(c for c in letters if c not in right)
+    order = right + summed
+    whole = math.prod(letters.values())
+    if len(order) != len(letters) or "Z" in order or not whole or whole > 2 * max(x.size for x in operands):
+        return None
+    agreed, n_samples = agree(np.einsum, *operands), samples_of("np.einsum", *operands)
+    if n_samples == 1:
+        return None
+    factors = []
+    for part, x in zip(parts, operands, strict=True):
+        if not x.ndim or any(letters[c] != n for c, n in zip(part, x.shape, strict=True)):
+            return None
+        named = [c for c in order if c in part]
+        samples = np.einsum(f"{part}Z->{''.join(named)}Z", x.samples)  # a view
+        factors.append(samples.reshape(*(letters[c] if c in part else 1 for c in order), samples.shape[-1]))
+    if len(factors) == 2:
+        factors.sort(key=lambda factor: -factor.size)
+    *first, last = factors
+    product = functools.reduce(np.multiply, first) if first else last
+    if not summed:
+        return wrap(packed(product * last + 0.0 if first else product), agreed)
+    shape = (*(letters[c] for c in right), math.prod(letters[c] for c in summed), n_samples)
+    if product.size != whole * n_samples or not (product.flags.c_contiguous or operands[0].size > whole):
+        return None
+    rows = np.ascontiguousarray(product).reshape(-1, *shape[-2:])
+    if not first:
+        return wrap(sums("x", rows).reshape(*shape[:-2], n_samples), agreed)
+    shared_by_rows = all(n == 1 for n in last.shape[: len(right)])
+    other_shape = ((1,) * len(right) if shared_by_rows else shape[:-2]) + tuple(letters[c] for c in summed)
+    other = np.ascontiguousarray(np.broadcast_to(last, (*other_shape, n_samples)))
+    return wrap(sums("xy", rows, other.reshape(-1, *shape[-2:])).reshape(*shape[:-2], n_samples), agreed)
 
 
 def _sliding(function: Function) -> Function:
