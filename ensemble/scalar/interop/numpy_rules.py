@@ -26,7 +26,7 @@ from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axis
 from ensemble.scalar.namespace import namespace_of, samples_of, set_of
-from ensemble.scalar.plain_arrays import array_like
+from ensemble.scalar.plain_arrays import LARGE_STACK, array_like, samples_of_stack, stack_of
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["RULES", "NotByRuleError"]
@@ -244,7 +244,10 @@ def _ordered(function: Function) -> Function:
             axis = visible_axis(axis, x.ndim, f"np.{function.__name__}")
         else:
             raise NotByRuleError("a value without axes")
-        return wrap(packed(function(samples, axis=axis, kind=kind, order=order, stable=stable)), x.sample_set)
+        options = {"kind": kind, "order": order, "stable": stable}
+        if samples.size >= LARGE_STACK and samples.flags.c_contiguous:  # rows of one sample lie together
+            return wrap(samples_of_stack(function(stack_of(samples), axis=axis + 1, **options)), x.sample_set)
+        return wrap(packed(function(samples, axis=axis, **options)), x.sample_set)
 
     return lifted
 

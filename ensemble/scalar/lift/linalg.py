@@ -82,7 +82,10 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
         x = _matrices(ns, x, name)
         options = {key: _per_matrix(ns, value) for key, value in options.items()}
         call = functools.partial(_swapped, f, arguments, options)
-        result = _sample_by_sample(ns, name, call, samples_first(ns, x))
+        front = samples_first(ns, x)
+        result = _sample_by_sample(ns, name, call, front)
+        if result is front:  # the first power of a matrix
+            return view(x, x.samples)
         if name in ("eig", "eigvals"):
             _refuse_mixed_types(name, x.dtype, result[0] if several else result)
         if not several:
