@@ -18,7 +18,9 @@ import numpy as np
 from ensemble._compile.kept_memory import empty
 from ensemble.scalar.plain_arrays import LARGE_STACK, compiled_rows, stack_of
 
-__all__ = ["norm", "placed", "products", "reduced", "rows_along", "running", "sums"]
+__all__ = ["norm", "placed", "products", "reduced", "rows_along", "running", "sums", "sums_between",
+    "with_row",
+]  # fmt: skip
 
 FLOATS = frozenset("fd")
 SUMMED = frozenset("fdFD")
@@ -43,6 +45,22 @@ def rows_along(samples: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, 
         return None
     n = math.prod(shape[low:high])
     return samples.reshape(-1, n, math.prod(shape[high:])), tuple(m for k, m in enumerate(shape) if k not in axes)
+
+
+def with_row(ufunc: Any, samples: np.ndarray, row: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """``ufunc(samples, row)`` of one number a sample: neighbouring rows are put together to long ones."""
+    width, most = row.shape[-1], FOLDED // max(row.shape[-1], 1)
+    n = samples.size // width if width else 0
+    if most < 2 or n < 4 * most or samples.shape[-1] != width or not samples.flags.c_contiguous:
+        return np.asarray(ufunc(samples, row) if out is None else ufunc(samples, row, out=out))
+    if out is None:
+        out = np.empty(samples.shape, ufunc(samples.reshape(-1)[:1], row[:1]).dtype)
+    rows, results, whole = samples.reshape(n, width), out.reshape(n, width), n - n % most
+    long = (whole // most, most * width)
+    ufunc(rows[:whole].reshape(long), np.tile(row, most), out=results[:whole].reshape(long))
+    if whole < n:
+        ufunc(rows[whole:], row, out=results[whole:])
+    return out
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -106,7 +124,11 @@ def variance(samples: np.ndarray, axes: tuple[int, ...], ddof: float = 0) -> np.
     if n <= ddof or type(ddof) not in (int, float):
         return None
     mean = _divided(np.ascontiguousarray(sums("x", rows)), n)
-    distances = np.subtract(rows, mean[:, None], out=empty(rows.shape, rows.dtype))
+    distances = empty(rows.shape, rows.dtype)
+    if len(rows) == 1:
+        with_row(np.subtract, rows[0], mean[0], distances[0])
+    else:
+        np.subtract(rows, mean[:, None], out=distances)
     squares = np.ascontiguousarray(sums("xx", distances))
     return _divided(squares, n - ddof).reshape(shape)
 
@@ -114,6 +136,23 @@ def variance(samples: np.ndarray, axes: tuple[int, ...], ddof: float = 0) -> np.
 def _deviation(samples: np.ndarray, axes: tuple[int, ...], ddof: float = 0) -> np.ndarray | None:
     squares = variance(samples, axes, ddof)
     return None if squares is None else np.sqrt(squares, out=squares)
+
+
+def sums_between(samples: np.ndarray, places: np.ndarray) -> np.ndarray | None:
+    """The sums of a vector from each of few places to the next, as `np.add.reduceat` has them."""
+    few = places.ndim == 1 and places.dtype.kind == "i" and 0 < 256 * places.size < samples.shape[0]
+    if samples.ndim != 2 or samples.dtype.char not in FLOATS or samples.shape[-1] == 1 or not few:
+        return None
+    n, found = samples.shape[0], np.empty((places.size, samples.shape[-1]), samples.dtype)
+    if not samples.flags.c_contiguous or places.min() < 0 or places.max() >= n:
+        return None
+    ends = [*places.tolist()[1:], n]
+    for k, (begin, end) in enumerate(zip(places.tolist(), ends, strict=True)):
+        if end > begin + 1:
+            np.add(samples[begin], sums("x", samples[None, begin + 1 : end])[0], out=found[k])
+        else:
+            found[k] = samples[begin]
+    return None if (found == 0.0).any() else found  # the sign of zero is NumPy's matter
 
 
 def norm(samples: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:

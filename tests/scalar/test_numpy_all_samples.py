@@ -83,7 +83,9 @@ CALLS_LEFT_TO_EACH_SAMPLE = {
     "a step of zero in one sample": lambda x, y: np.linspace(x[0], np.where(y[0] > 0.5, x[0], y[0]), 7),
     "NaN in one sample": lambda x, y: np.nanmedian(np.where(y > 0.5, np.nan, x)),
     "a product of three factors": lambda x, y: np.einsum("i,i,j->j", x, y, x),
-    "more entries than a buffer": lambda x, y: np.einsum("ij,ik->jk", np.outer(np.tile(y, 90), x), np.outer(np.tile(x, 90), y)),
+    "more entries than a buffer": lambda x, y: np.einsum(
+        "ij,ik->jk", np.outer(np.tile(y, 90), x), np.outer(np.tile(x, 90), y)
+    ),
     "a matrix in another order of memory": lambda x, y: np.trapezoid(np.outer(x, y).T, axis=0),
     "weights along an axis": lambda x, y: np.average(np.outer(x, y), axis=1, weights=y),
     "spacing of each sample": lambda x, y: np.gradient(y, np.cumsum(x)),

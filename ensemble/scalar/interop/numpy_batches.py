@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, wrap
 from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, lifted, real
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
@@ -155,6 +156,10 @@ def _einsum(*given: Any, **options: Any) -> Any:
     return of_front(np.einsum(f"{','.join(parts)}->{hidden}{right}", *fronts), agreed)
 
 
+def _times(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.asarray(np.multiply(a, b, out=empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)))
+
+
 def _einsum_of_rows(parts: list[str], operands: list[Any], letters: dict[str, int], right: str) -> Any:
     """Products entry by entry, and sums of them over the last letters, in the order of `np.sum`; None for others."""
     summed = "".join(c for c in letters if c not in right)
@@ -175,9 +180,12 @@ def _einsum_of_rows(parts: list[str], operands: list[Any], letters: dict[str, in
     if len(factors) == 2:
         factors.sort(key=lambda factor: -factor.size)
     *first, last = factors
-    product = functools.reduce(np.multiply, first) if first else last
+    product = functools.reduce(_times, first) if first else last
     if not summed:
-        return wrap(packed(product * last + 0.0 if first else product), agreed)
+        if first:
+            product = _times(product, last)
+            np.add(product, 0.0, out=product)
+        return wrap(packed(product), agreed)
     shape = (*(letters[c] for c in right), math.prod(letters[c] for c in summed), n_samples)
     if product.size != whole * n_samples or not (product.flags.c_contiguous or operands[0].size > whole):
         return None
@@ -219,6 +227,9 @@ def _trapezoid(*given: Any, **options: Any) -> Any:
     arrays(y)
     real(y, dx)
     axis = visible_axis(named["axis"], y.ndim, "np.trapezoid") + 1
+    found = _trapezoid_of_rows(y, dx if x is None else x, x is None) if axis == y.ndim else None
+    if found is not None:
+        return found
     if x is None:
         return of_front(np.trapezoid(front(y), dx=dx, axis=axis), set_of(y))
     arrays(x)
@@ -228,6 +239,25 @@ def _trapezoid(*given: Any, **options: Any) -> Any:
     agreed = agree(np.trapezoid, y, x)
     points = front(x)
     return of_front(np.trapezoid(front(y), points[0] if points.shape[0] == 1 else points, axis=axis), agreed)
+
+
+def _trapezoid_of_rows(y: Any, x: Any, even: bool) -> Any:
+    """Along the last visible axis, samples last: each step is made in one piece of memory."""
+    if not isinstance(y, Ensemble) or y.is_shared or y.shape[-1] < 2 or not y.samples.flags.c_contiguous:
+        return None
+    if even and type(x) not in (float, int):
+        return None
+    agreed, samples = set_of(y), y.samples
+    if not even:
+        fits = isinstance(x, Ensemble | np.ndarray) and x.ndim == 1 and x.dtype == y.dtype
+        if not fits or len(x) != y.shape[-1] or (isinstance(x, Ensemble) and x.n_samples not in (1, y.n_samples)):
+            return None
+        agreed, x = agree(np.trapezoid, y, x), np.diff(lifted(x).samples, axis=0)
+    shape = (*samples.shape[:-2], samples.shape[-2] - 1, samples.shape[-1])
+    terms = np.add(samples[..., 1:, :], samples[..., :-1, :], out=empty(shape, samples.dtype))
+    np.multiply(x, terms, out=terms)
+    np.divide(terms, 2.0, out=terms)
+    return wrap(sums("x", terms.reshape(-1, *shape[-2:])).reshape(*shape[:-2], shape[-1]), agreed)
 
 
 def _average(*given: Any, **options: Any) -> Any:
@@ -344,6 +374,11 @@ def _bincount(*given: Any, **options: Any) -> Any:
     if x.ndim != 1 or x.dtype.kind != "i" or not x.size:
         raise NotByRuleError("not a vector of integers")
     agreed, n_samples = agree(np.bincount, x, weights), samples_of("np.bincount", x, weights)
+    if x.size > 1000 and weights is None:  # each sample by itself, with little around it
+        counts = [np.bincount(row, None, least) for row in front(x)]
+        if len({len(count) for count in counts}) > 1:
+            raise NotByRuleError("results of several lengths")
+        return of_front(np.concatenate(counts).reshape(len(counts), -1), agreed)
     rows = np.broadcast_to(front(x), (n_samples, x.size)).astype(np.intp)
     sizes = np.maximum(rows.max(axis=1) + 1, least)
     if rows.min() < 0 or sizes.min() != sizes.max() or sizes[0] > 8 * x.size + least:

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, lifted, real
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.plain_arrays import NUMBERS
+from ensemble.scalar.row_reductions import with_row
 
 __all__ = ["ENTRIES"]
 
@@ -101,9 +103,19 @@ def _polyval(p: Any, x: Any) -> Any:
         raise NotByRuleError("not a vector")
     agreed = agree(np.polyval, p, x)
     coefficients, points = lifted(p).samples, lifted(x).samples
-    y = np.zeros_like(points)
-    for coefficient in coefficients if isinstance(p, Ensemble) else p:
-        y = y * points + coefficient
+    if isinstance(p, Ensemble):
+        shape = (*points.shape[:-1], max(points.shape[-1], coefficients.shape[-1]))
+    else:
+        coefficients, shape = coefficients[:, 0], points.shape
+    if coefficients.dtype != points.dtype or not coefficients.shape[0]:
+        y = np.zeros_like(points)
+        for coefficient in coefficients:
+            y = y * points + coefficient
+        return wrap(y, agreed)
+    y = np.add(np.zeros_like(points) * points, coefficients[0], out=empty(shape, points.dtype))
+    for coefficient in coefficients[1:]:
+        np.multiply(y, points, out=y)
+        np.add(y, coefficient, out=y)
     return wrap(y, agreed)
 
 
@@ -287,7 +299,81 @@ def _ediff1d(ary: Any) -> Any:
     return np.diff(np.ravel(ary))
 
 
+def _isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Any:
+    """Equal to one of few numbers, one after the other."""
+    arrays(element, test_elements)
+    x, few = lifted(element), lifted(test_elements)
+    if assume_unique or x.dtype != few.dtype or x.dtype.kind not in "iuf" or not 0 < few.size <= 16:
+        raise NotByRuleError("many numbers, or several types")
+    agreed = agree(np.isin, x, few)
+    rows = few.samples.reshape(few.size, few.n_samples)
+    found = with_row(np.equal, x.samples, rows[0])
+    for row in rows[1:]:
+        np.logical_or(found, with_row(np.equal, x.samples, row), out=found)
+    return as_array(wrap(np.logical_not(found, out=found) if invert else found, agreed))
+
+
+OVER_AXES = frozenset((np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all, np.std, np.var, np.ptp, np.median))
+
+
+def _apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
+    """Reductions of NumPy, axis by axis."""
+    arrays(a)
+    if func not in OVER_AXES or not isinstance(a, Ensemble):
+        raise NotByRuleError("a function of the user's")
+    for axis in (axes,) if type(axes) is int else axes:
+        a = func(a, axis=visible_axis(axis, a.ndim, "np.apply_over_axes"), keepdims=True)
+    return a
+
+
+def _trim_zeros(filt: Any, trim: str = "fb") -> Any:
+    """A view of the same entries of all samples, where all begin and end at the same places."""
+    if not isinstance(filt, Ensemble) or filt.ndim != 1 or trim not in ("fb", "f", "b") or not filt.size:
+        raise NotByRuleError("other axes")
+    samples, ends = filt.samples, [0, filt.size - 1]
+    for k, direction in enumerate((1, -1)):
+        if not samples[ends[k]].all():
+            ends[k] = int(np.flatnonzero(samples.any(axis=1))[::direction][:1].sum())  # 0 where all are zero
+            if not samples[ends[k]].all():
+                raise NotByRuleError("other places in other samples")
+    return filt[ends[0] if "f" in trim else None : ends[1] + 1 if "b" in trim else None]
+
+
+def _bin_edges(*given: Any, **options: Any) -> Any:
+    """Equal bins over the range of each sample."""
+    named = bound(np.histogram_bin_edges, given, options, "a bins")
+    x, bins = named["a"], named["bins"]
+    arrays(x)
+    if x.dtype.char != "d" or type(bins) is not int or bins < 1 or not x.size:
+        raise NotByRuleError("other bins")
+    low, high = np.min(x), np.max(x)
+    if not np.isfinite(low.samples).all() or not np.isfinite(high.samples).all():
+        raise NotByRuleError("a range that is not finite")
+    return _linspace(low, high, bins + 1)
+
+
+PIECE = 8192
+"""Numbers of which `i0` is computed at a time: its temporaries stay in the cache."""
+
+
+def _i0(x: Any) -> Any:
+    if not isinstance(x, Ensemble) or x.dtype.char != "d" or not x.samples.flags.c_contiguous:
+        raise NotByRuleError("another type")
+    if x.samples.size <= 2 * PIECE:
+        return wrap(np.i0(x.samples), x.sample_set)
+    result = empty(x.samples.shape, x.dtype)
+    flat, source = result.reshape(-1), x.samples.reshape(-1)
+    for k in range(0, flat.size, PIECE):
+        flat[k : k + PIECE] = np.i0(source[k : k + PIECE])
+    return wrap(result, x.sample_set)
+
+
 ENTRIES: dict[Any, Function] = {
+    np.isin: _isin,
+    np.apply_over_axes: _apply_over_axes,
+    np.trim_zeros: _trim_zeros,
+    np.histogram_bin_edges: _bin_edges,
+    np.i0: _i0,
     np.gradient: _gradient,
     np.unwrap: _unwrap,
     np.choose: _choose,

@@ -289,7 +289,7 @@ MOVING = (
     "permute_dims ravel repeat reshape resize roll rollaxis rot90 split squeeze swapaxes take tile transpose "
     "unstack vsplit matrix_transpose"
 )
-ELEMENTWISE = "clip isclose angle nan_to_num sinc i0 fix isneginf isposinf isreal iscomplex"
+ELEMENTWISE = "clip isclose angle nan_to_num sinc fix isneginf isposinf isreal iscomplex"
 ALONG = (
     "all any argmax argmin max mean median min nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar "
     "percentile prod ptp quantile std sum var"

@@ -26,7 +26,7 @@ from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.pooled import LARGE, pooled
 from ensemble.scalar.powers import array_power, power
 from ensemble.scalar.protocol_table import PROTOCOLS
-from ensemble.scalar.row_reductions import reduced, running
+from ensemble.scalar.row_reductions import reduced, running, sums_between
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["call_ufunc", "first_ensemble", "unsupported"]
@@ -235,6 +235,10 @@ def _accumulate(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[st
     options = {key: value for key, value in options.items() if value is not None}
     if not places and not outputs and not options and ufunc in (np.add, np.multiply):
         found = running(x.samples, axis, ufunc is np.multiply)
+        if found is not None:
+            return result_of(found, x.sample_set, ufunc.__name__)
+    if places and ufunc is np.add and not outputs and not options and axis == 0:
+        found = sums_between(x.samples, places[0])
         if found is not None:
             return result_of(found, x.sample_set, ufunc.__name__)
     result = getattr(ufunc, "reduceat" if places else "accumulate")(x.samples, *places, axis=axis, **options)
