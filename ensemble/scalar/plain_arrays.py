@@ -16,6 +16,7 @@ from ensemble._compile.kept_memory import empty
 __all__ = [
     "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "compiled_rows", "masked_as_nan", "never_equals",
     "plain_array", "plain_arrays", "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
+    "stack_of_rows",
 ]  # fmt: skip
 
 NUMBERS = frozenset((bool, int, float, complex))
@@ -130,6 +131,16 @@ def samples_of_stack(stack: np.ndarray) -> np.ndarray:
     for k in range(0, flat.shape[0], ENTRIES):
         flat[k : k + ENTRIES] = rows[:, k : k + ENTRIES].T
     return samples
+
+
+def stack_of_rows(rows: list[np.ndarray]) -> np.ndarray:
+    """A copy of arrays of one shape and type, with axes, one after the other; large ones in memory used before."""
+    first = rows[0]
+    if first.size * len(rows) < LARGE_STACK:
+        return np.concatenate(rows).reshape(len(rows), *first.shape)
+    stack = empty((len(rows), *first.shape), first.dtype)
+    np.concatenate(rows, out=stack.reshape(-1, *first.shape[1:]))
+    return stack
 
 
 def _transposed(source: np.ndarray, target: np.ndarray) -> bool:

@@ -21,7 +21,7 @@ from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, 
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import samples_of, set_of
-from ensemble.scalar.plain_arrays import NUMBERS, samples_of_stack, stack_of
+from ensemble.scalar.plain_arrays import NUMBERS, samples_of_stack, stack_of, stack_of_rows
 from ensemble.scalar.row_reductions import products, sums
 
 __all__ = ["BATCHES"]
@@ -216,7 +216,7 @@ def _sliding(function: Function) -> Function:
         if reverses:
             right = [x[::-1] for x in right]
         results = [np.correlate(x, y, mode) for x, y in zip(left, right, strict=True)]
-        return of_front(np.concatenate(results).reshape(n_samples, -1), agreed)
+        return of_front(stack_of_rows(results), agreed)
 
     return rule
 

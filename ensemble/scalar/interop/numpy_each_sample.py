@@ -182,13 +182,17 @@ class _Calls:
     def _are_new(self, results: Any, known: set[int]) -> bool:
         """Whether these are scalars, or arrays of which none is a view or an argument."""
         kinds = set(map(type, results))
-        if kinds <= SCALARS:
+        if kinds <= SCALARS or all(issubclass(kind, PLAIN_RESULTS) for kind in kinds):
             return True
-        if kinds != ARRAYS or not all(r.base is None and r.ndim for r in results):
+        if kinds != ARRAYS or not all(r.ndim for r in results):
+            return False
+        owners = [r if r.base is None else r.base for r in results]
+        if not all(type(owner) is np.ndarray and owner.base is None for owner in owners):
             return False
         if not known:
-            known |= {id(array) for row in self.rows for array in row}
-        return known.isdisjoint(map(id, results))
+            for array in (array for row in self.rows for array in row):
+                known |= {id(array), id(getattr(array, "base", None))}
+        return known.isdisjoint(map(id, owners))
 
     def call(self, s: int) -> Any:
         """The function on sample `s`; an empty tuple for None."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require, samples_text
+from ensemble._compile.kept_memory import empty
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import mismatch
 from ensemble.scalar.divergence.policy import Decider, failure, in_run, policy_in_force
@@ -23,7 +24,7 @@ from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
-from ensemble.scalar.plain_arrays import samples_of_stack, stack_of
+from ensemble.scalar.plain_arrays import LARGE_STACK, samples_of_stack, stack_of
 from ensemble.scalar.row_reductions import norm, products
 
 SIGNATURES: dict[str, tuple[tuple[str, Any, Any], ...]] = {
@@ -217,12 +218,22 @@ def matmul(ns: EnsembleNamespace, x1: Array, x2: Array, /) -> Ensemble:
     right = base.expand_dims(front[1], axis=-1) if column else front[1]
     ndim = max(len(left.shape), len(right.shape))
     left, right = (base.reshape(m, (m.shape[0], *(1,) * (ndim - len(m.shape)), *m.shape[1:])) for m in (left, right))
-    product = base.matmul(left, right)
+    product = _stacked_product(base, left, right)
     if column:
         product = base.squeeze(product, axis=-1)
     if row:
         product = base.squeeze(product, axis=-1 if column else -2)
     return samples_last(ns, product, sample_set)
+
+
+def _stacked_product(base: Namespace, left: Any, right: Any) -> Any:
+    """``matmul(left, right)``; large products of NumPy's floats in memory that was used before."""
+    large = type(left) is np.ndarray and type(right) is np.ndarray and left.size + right.size >= LARGE_STACK
+    if not large or left.dtype != right.dtype or left.dtype.kind not in "fc":
+        return base.matmul(left, right)
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    out = empty((*batch, left.shape[-2], right.shape[-1]), left.dtype)
+    return np.matmul(left, right, out=out)
 
 
 def vecdot(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, axis: int = -1) -> Ensemble:
