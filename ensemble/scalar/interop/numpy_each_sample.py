@@ -184,14 +184,16 @@ class _Calls:
         kinds = set(map(type, results))
         if kinds <= SCALARS or all(issubclass(kind, PLAIN_RESULTS) for kind in kinds):
             return True
-        if kinds != ARRAYS or not all(r.ndim for r in results):
+        if kinds != ARRAYS or 0 in {r.ndim for r in results}:
             return False
-        owners = [r if r.base is None else r.base for r in results]
-        if not all(type(owner) is np.ndarray and owner.base is None for owner in owners):
-            return False
+        owners, bases = results, [r.base for r in results]
+        if {*map(type, bases)} != NO_BASE:
+            owners = [r if base is None else base for r, base in zip(results, bases, strict=True)]
+            if not all(type(owner) is np.ndarray and owner.base is None for owner in owners):
+                return False
         if not known:
-            for array in (array for row in self.rows for array in row):
-                known |= {id(array), id(getattr(array, "base", None))}
+            for row in self.rows:
+                known |= {id(array) for array in row} | {id(getattr(array, "base", None)) for array in row}
         return known.isdisjoint(map(id, owners))
 
     def call(self, s: int) -> Any:
@@ -244,6 +246,7 @@ class _Calls:
 
 CONTAINERS = frozenset((dict, list, tuple))
 ARRAYS = {np.ndarray}
+NO_BASE = {type(None)}
 PLAIN_RESULTS = (np.generic, bool, int, float, complex)
 
 
