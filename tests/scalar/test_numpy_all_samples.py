@@ -13,7 +13,9 @@ from ensemble.scalar.interop import numpy_functions
 from ensemble.scalar.interop.numpy_batches import BATCHES
 from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE
 from ensemble.scalar.interop.numpy_entries import ENTRIES
+from ensemble.scalar.interop.numpy_products import PRODUCTS
 from ensemble.scalar.interop.numpy_rules import RULES
+from ensemble.scalar.interop.numpy_searches import SEARCHES
 from ensemble.scalar.interop.numpy_writes import WRITES
 from ensemble.scalar.plain_arrays import samples_of_stack, stack_of
 from ensemble.scalar.pooled import LARGE
@@ -73,7 +75,7 @@ def test_each_sample_of_a_call_is_its_own_call(name):
 def test_the_table_of_calls_has_every_function_that_is_called_for_all_or_for_each_sample():
     text = " ".join(name for _, f in CASES.values() for name in f.__code__.co_names)
     named = set(text.split())
-    functions = {f.__name__ for table in (BATCHES, ENTRIES, WRITES) for f in table}
+    functions = {f.__name__ for table in (BATCHES, PRODUCTS, ENTRIES, SEARCHES, WRITES) for f in table}
     assert sorted(functions - named) == []
     assert len({name.rpartition(".")[2] for name in EACH_SAMPLE} - named) < 60
     assert len({f.__name__ for f in RULES} - named) < 60

@@ -6,15 +6,16 @@ import pytest
 from ensemble._kernels.arrays import picks, scans, sums, transposes
 from ensemble.scalar import Ensemble, plain_arrays
 from tests.conftest import examples
+from tests.scalar.law_cases import names
 
 SHAPES = [1, 2, 3, 7, 8, 9, 16, 40, 127, 129, 300, 777]
 SAMPLES = [1, 2, 3, 8, 9, 33]
 
-TO_THE_BIT = (
+TO_THE_BIT = names(
     "sum mean std var max min ptp any all count_nonzero argmax argmin nanmax nanmin cumsum cumprod trapezoid "
     "add.reduce add.accumulate multiply.accumulate maximum.reduce logical_and.reduce add.reduceat isin trim_zeros "
     "histogram_bin_edges sort argsort"
-).split()
+)
 
 CALLS = {
     "trapezoid": lambda x, **more: np.trapezoid(x, dx=0.3),
@@ -104,7 +105,7 @@ def test_each_sample_of_a_reduction_has_the_bits_of_its_own(way):
             same(got.samples[..., s], one)
 
 
-FORMS = "i,i-> i,i->i i,j->ij ij->i ij-> ii-> ij,j->i j,ij->i ij,ij->i i,ij,j-> ij,jk->ik ij,ij->ij i,i,i->".split()
+FORMS = names("i,i-> i,i->i i,j->ij ij->i ij-> ii-> ij,j->i j,ij->i ij,ij->i i,ij,j-> ij,jk->ik ij,ij->ij i,i,i->")
 
 
 @pytest.mark.parametrize("dtype", "df")

@@ -7,7 +7,6 @@ left to calls of each sample by `NotByRuleError`.
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.kept_memory import empty
-from ensemble.scalar.ensemble import Ensemble, as_array, packed, wrap
+from ensemble.scalar.ensemble import Ensemble, as_array, wrap
 from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, lifted, real
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
@@ -24,7 +23,7 @@ from ensemble.scalar.namespace import samples_of, set_of
 from ensemble.scalar.plain_arrays import NUMBERS, samples_of_stack, stack_of, stack_of_rows
 from ensemble.scalar.row_reductions import products, sums
 
-__all__ = ["BATCHES"]
+__all__ = ["BATCHES", "front", "of_front"]
 
 Function = Callable[..., Any]
 
@@ -121,81 +120,6 @@ def _of_vectors(function: Function) -> Function:
         return wrap(np.vecdot(front(a), front(b)) if found is None else found, agreed)
 
     return rule
-
-
-def _einsum(*given: Any, **options: Any) -> Any:
-    """Samples first: its loops over the letters are those of one sample."""
-    if options or not isinstance(given[0], str) or "." in given[0] or len(given) > 4:
-        raise NotByRuleError("options, an ellipsis or lists of axes")
-    subscripts, operands = given[0].replace(" ", ""), [lifted(x) for x in given[1:]]
-    left, arrow, right = subscripts.partition("->")
-    parts = left.split(",")
-    if not arrow:
-        right = "".join(sorted({c for c in left if left.count(c) == 1 and c != ","}))
-    if len(parts) != len(operands) or any(len(p) != x.ndim for p, x in zip(parts, operands, strict=True)):
-        raise NotByRuleError("letters that do not fit")
-    real(*operands)
-    letters = {c: n for part, x in zip(parts, operands, strict=True) for c, n in zip(part, x.shape, strict=True)}
-    has_sums = len(letters) > len(set(right))
-    found = _einsum_of_rows(parts, operands, letters, right) if len({x.dtype for x in operands}) == 1 else None
-    if found is not None:
-        return found
-    if len({x.dtype for x in operands}) > 1 or (has_sums and len(operands) > 2):
-        raise NotByRuleError("several types, or a sum of products of three factors")
-    if has_sums and math.prod(letters.values()) > np.getbufsize():
-        raise NotByRuleError("sums that NumPy divides into the parts of a buffer")
-    agreed, n_samples = agree(np.einsum, *operands), samples_of("np.einsum", *operands)
-    hidden = next(c for c in "zyxwvutsrqponmlkjihgfedcbaZ" if c not in subscripts)
-    fronts = []
-    for k, x in enumerate(operands):
-        if not x.ndim:
-            raise NotByRuleError("a value without axes")
-        shared = x.n_samples == 1 and n_samples > 1
-        fronts.append(front(x)[0] if shared else front(x))
-        parts[k] = parts[k] if shared else hidden + parts[k]
-    return of_front(np.einsum(f"{','.join(parts)}->{hidden}{right}", *fronts), agreed)
-
-
-def _times(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.asarray(np.multiply(a, b, out=empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)))
-
-
-def _einsum_of_rows(parts: list[str], operands: list[Any], letters: dict[str, int], right: str) -> Any:
-    """Products entry by entry, and sums of them over the last letters, in the order of `np.sum`; None for others."""
-    summed = "".join(c for c in letters if c not in right)
-    order = right + summed
-    whole = math.prod(letters.values())
-    if len(order) != len(letters) or "Z" in order or not whole or whole > 2 * max(x.size for x in operands):
-        return None
-    agreed, n_samples = agree(np.einsum, *operands), samples_of("np.einsum", *operands)
-    if n_samples == 1:
-        return None
-    factors = []
-    for part, x in zip(parts, operands, strict=True):
-        if not x.ndim or any(letters[c] != n for c, n in zip(part, x.shape, strict=True)):
-            return None
-        named = [c for c in order if c in part]
-        samples = np.einsum(f"{part}Z->{''.join(named)}Z", x.samples)  # a view
-        factors.append(samples.reshape(*(letters[c] if c in part else 1 for c in order), samples.shape[-1]))
-    if len(factors) == 2:
-        factors.sort(key=lambda factor: -factor.size)
-    *first, last = factors
-    product = functools.reduce(_times, first) if first else last
-    if not summed:
-        if first:
-            product = _times(product, last)
-            np.add(product, 0.0, out=product)
-        return wrap(packed(product), agreed)
-    shape = (*(letters[c] for c in right), math.prod(letters[c] for c in summed), n_samples)
-    if product.size != whole * n_samples or not (product.flags.c_contiguous or operands[0].size > whole):
-        return None
-    rows = np.ascontiguousarray(product).reshape(-1, *shape[-2:])
-    if not first:
-        return wrap(sums("x", rows).reshape(*shape[:-2], n_samples), agreed)
-    shared_by_rows = all(n == 1 for n in last.shape[: len(right)])
-    other_shape = ((1,) * len(right) if shared_by_rows else shape[:-2]) + tuple(letters[c] for c in summed)
-    other = np.ascontiguousarray(np.broadcast_to(last, (*other_shape, n_samples)))
-    return wrap(sums("xy", rows, other.reshape(-1, *shape[-2:])).reshape(*shape[:-2], n_samples), agreed)
 
 
 def _sliding(function: Function) -> Function:
@@ -422,7 +346,6 @@ BATCHES: dict[Any, Function] = {
     np.kron: _kron,
     np.inner: _of_vectors(np.inner),
     np.vdot: _of_vectors(np.vdot),
-    np.einsum: _einsum,
     np.convolve: _sliding(np.convolve),
     np.correlate: _sliding(np.correlate),
     np.trapezoid: _trapezoid,

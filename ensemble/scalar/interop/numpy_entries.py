@@ -17,7 +17,6 @@ from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, 
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.plain_arrays import NUMBERS
-from ensemble.scalar.row_reductions import with_row
 
 __all__ = ["ENTRIES"]
 
@@ -299,20 +298,6 @@ def _ediff1d(ary: Any) -> Any:
     return np.diff(np.ravel(ary))
 
 
-def _isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Equal to one of few numbers, one after the other."""
-    arrays(element, test_elements)
-    x, few = lifted(element), lifted(test_elements)
-    if assume_unique or x.dtype != few.dtype or x.dtype.kind not in "iuf" or not 0 < few.size <= 16:
-        raise NotByRuleError("many numbers, or several types")
-    agreed = agree(np.isin, x, few)
-    rows = few.samples.reshape(few.size, few.n_samples)
-    found = with_row(np.equal, x.samples, rows[0])
-    for row in rows[1:]:
-        np.logical_or(found, with_row(np.equal, x.samples, row), out=found)
-    return as_array(wrap(np.logical_not(found, out=found) if invert else found, agreed))
-
-
 OVER_AXES = frozenset((np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all, np.std, np.var, np.ptp, np.median))
 
 
@@ -324,32 +309,6 @@ def _apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
     for axis in (axes,) if type(axes) is int else axes:
         a = func(a, axis=visible_axis(axis, a.ndim, "np.apply_over_axes"), keepdims=True)
     return a
-
-
-def _trim_zeros(filt: Any, trim: str = "fb") -> Any:
-    """A view of the same entries of all samples, where all begin and end at the same places."""
-    if not isinstance(filt, Ensemble) or filt.ndim != 1 or trim not in ("fb", "f", "b") or not filt.size:
-        raise NotByRuleError("other axes")
-    samples, ends = filt.samples, [0, filt.size - 1]
-    for k, direction in enumerate((1, -1)):
-        if not samples[ends[k]].all():
-            ends[k] = int(np.flatnonzero(samples.any(axis=1))[::direction][:1].sum())  # 0 where all are zero
-            if not samples[ends[k]].all():
-                raise NotByRuleError("other places in other samples")
-    return filt[ends[0] if "f" in trim else None : ends[1] + 1 if "b" in trim else None]
-
-
-def _bin_edges(*given: Any, **options: Any) -> Any:
-    """Equal bins over the range of each sample."""
-    named = bound(np.histogram_bin_edges, given, options, "a bins")
-    x, bins = named["a"], named["bins"]
-    arrays(x)
-    if x.dtype.char != "d" or type(bins) is not int or bins < 1 or not x.size:
-        raise NotByRuleError("other bins")
-    low, high = np.min(x), np.max(x)
-    if not np.isfinite(low.samples).all() or not np.isfinite(high.samples).all():
-        raise NotByRuleError("a range that is not finite")
-    return _linspace(low, high, bins + 1)
 
 
 PIECE = 8192
@@ -369,10 +328,7 @@ def _i0(x: Any) -> Any:
 
 
 ENTRIES: dict[Any, Function] = {
-    np.isin: _isin,
     np.apply_over_axes: _apply_over_axes,
-    np.trim_zeros: _trim_zeros,
-    np.histogram_bin_edges: _bin_edges,
     np.i0: _i0,
     np.gradient: _gradient,
     np.unwrap: _unwrap,
