@@ -173,10 +173,11 @@ class _Calls:
             return [self.call(s) for s in range(self.n_samples)]
         function = functools.partial(self.function, **self.options) if self.options else self.function
         results = list(itertools.starmap(function, self.given))
-        known: set[int] = set()
-        parts = list(zip(*results, strict=True)) if all(type(r) is tuple for r in results) else [results]
-        if all(self._are_new(part, known) for part in parts):
-            return results
+        if len(results) > 1:
+            known: set[int] = set()
+            parts = list(zip(*results, strict=True)) if all(type(r) is tuple for r in results) else [results]
+            if all(self._are_new(part, known) for part in parts):
+                return results
         return [self._seen(s, result) for s, result in enumerate(results)]
 
     def _are_new(self, results: Any, known: set[int]) -> bool:
