@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._compile.kept_memory import empty
-from ensemble.scalar.plain_arrays import LARGE_STACK, compiled_rows
+from ensemble.scalar.plain_arrays import LARGE_ROWS, compiled_rows
 
 __all__ = ["picked", "put"]
 
@@ -14,7 +14,7 @@ def _fits(samples: np.ndarray, places: np.ndarray) -> bool:
     if samples.ndim != 2 or places.dtype != np.int64 or samples.dtype.char not in "fdlq" or not samples.size:
         return False
     in_order = samples.flags.c_contiguous and places.flags.c_contiguous and places.shape[-1] == samples.shape[-1]
-    return in_order and places.size >= LARGE_STACK and compiled_rows(places.size)
+    return in_order and places.size >= LARGE_ROWS and compiled_rows(places.size)
 
 
 def picked(samples: np.ndarray, places: np.ndarray) -> np.ndarray | None:

@@ -14,8 +14,8 @@ from ensemble._check import kind_of, message
 from ensemble._compile.kept_memory import empty
 
 __all__ = [
-    "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "compiled_rows", "masked_as_nan", "never_equals",
-    "plain_array", "plain_arrays", "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
+    "LARGE_ROWS", "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "compiled_rows", "masked_as_nan",
+    "never_equals", "plain_array", "plain_arrays", "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
     "stack_of_rows",
 ]  # fmt: skip
 
@@ -171,6 +171,9 @@ def compiled_rows(n_numbers: int) -> bool:
 
 LARGE_STACK = 1 << 15
 """Numbers from which a stack is made by runs of entries."""
+
+LARGE_ROWS = 1 << 13
+"""Numbers from which compiled loops over rows are faster than NumPy's calls."""
 
 ENTRIES = 128
 """Entries of a run: its cache lines stay in the first-level cache, which is a fourth of the time of one pass."""

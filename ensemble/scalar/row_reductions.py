@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._compile.kept_memory import empty
-from ensemble.scalar.plain_arrays import LARGE_STACK, compiled_rows, stack_of
+from ensemble.scalar.plain_arrays import LARGE_ROWS, compiled_rows, stack_of
 
 __all__ = ["norm", "placed", "products", "reduced", "rows_along", "running", "sums", "sums_between",
     "with_row",
@@ -76,7 +76,7 @@ def sums(kind: str, rows: np.ndarray, other: np.ndarray | None = None) -> np.nda
     other : array, shape (n_rows, n, n_samples) or (1, n, n_samples), of the same type, in C order
     """
     n_rows, _, width = rows.shape
-    if rows.size >= LARGE_STACK and compiled_rows(rows.size):
+    if rows.size >= LARGE_ROWS and compiled_rows(rows.size):
         from ensemble._kernels.arrays.sums import sum_rows
 
         return sum_rows(kind, rows, other, np.empty((n_rows, width), rows.dtype))
@@ -325,7 +325,7 @@ def _kept(samples: np.ndarray, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 def placed(name: str, samples: Any, axes: tuple[int, ...], keepdims: bool = False) -> np.ndarray | None:
     """Where the largest (`argmax`) or smallest (`argmin`) number first stands along a visible axis."""
-    if type(samples) is not np.ndarray or samples.size < LARGE_STACK or samples.dtype.char not in FLOATS:
+    if type(samples) is not np.ndarray or samples.size < LARGE_ROWS or samples.dtype.char not in FLOATS:
         return None
     found = rows_along(samples, axes) if name in ("argmax", "argmin") else None
     if found is None or not 8 <= found[0].shape[2] < FOLDED or not compiled_rows(samples.size):
@@ -339,7 +339,7 @@ def placed(name: str, samples: Any, axes: tuple[int, ...], keepdims: bool = Fals
 
 def running(samples: np.ndarray, axis: int, product: bool) -> np.ndarray | None:
     """The running sums, or products, along a visible axis."""
-    if samples.size < LARGE_STACK or samples.dtype.char not in FLOATS:
+    if samples.size < LARGE_ROWS or samples.dtype.char not in FLOATS:
         return None
     found = rows_along(samples, (axis,))
     if found is None or not compiled_rows(samples.size):

@@ -71,7 +71,7 @@ def way(request, monkeypatch):
         monkeypatch.setattr(module, "compiled_rows", lambda n: compiled)
     monkeypatch.setattr(plain_arrays, "LARGE_STACK", 1 << 10)
     for module in _users():
-        monkeypatch.setattr(module, "LARGE_STACK", 1 << 10)
+        monkeypatch.setattr(module, "LARGE_ROWS", 1 << 10)
 
 
 def _users():
