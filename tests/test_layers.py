@@ -120,6 +120,7 @@ USERS = {
     "oscillator": {"apps/analyses"},
     "quadrature": {"quadrature", "uq"},
     "statistics": {"scalar", "uq"},
+    "arrays": {"scalar"},
 }
 """Which packages import from a folder of kernels; `sparse` and `krylov` are for all of them."""
 

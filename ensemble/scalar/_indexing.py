@@ -17,6 +17,7 @@ from ensemble.scalar.divergence.policy import agreed, as_scalars, failure, split
 from ensemble.scalar.ensemble import Ensemble, as_array, entry_or_view, view, wrap
 from ensemble.scalar.interop.methods import read_only
 from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.own_places import picked
 from ensemble.scalar.plain_arrays import array_like, plain_array
 from ensemble.scalar.protocol_table import PROTOCOLS
 from ensemble.scalar.sample_set import common_set
@@ -36,11 +37,11 @@ def get(x: Ensemble, key: Any) -> Ensemble:
     if reversed_axes:
         x = wrap(x._base().flip(x.samples, axis=reversed_axes), x.sample_set)
     if not any(_is_advanced(item) for item in items):
-        picked = x.samples[with_samples(items)]
+        part = x.samples[with_samples(items)]
         if any(type(item) is np.ndarray for item in (key if type(key) is tuple else (key,))):
-            picked = picked.copy()  # an integer in a 0-d array: NumPy copies what it picks
+            part = part.copy()  # an integer in a 0-d array: NumPy copies what it picks
         # An Ellipsis keeps the array, as in NumPy; without one, an index of a single entry gives its value.
-        return as_array(view(x, picked)) if any(item is Ellipsis for item in items) else entry_or_view(x, picked)
+        return as_array(view(x, part)) if any(item is Ellipsis for item in items) else entry_or_view(x, part)
     try:
         samples = x.samples[with_samples(items)]
     except IndexError:
@@ -287,30 +288,33 @@ def _get_per_sample(x: Ensemble, items: tuple[Any, ...]) -> Ensemble:
             requirement = "a boolean index must select equally many entries in every sample"
             raise split(requirement, seen, "Use xp.where, or per_sample.")
     if len(items) == 1 and x.ndim == 1 and type(x.samples) is np.ndarray and indices[0].samples.dtype.kind in "iu":
+        found = picked(x.samples, indices[0].samples)
+        if found is not None:
+            return wrap(found, sample_set)
         each = np.arange(n_samples) if not x.is_shared else 0
         return wrap(x.samples[indices[0].samples, each], sample_set)
     columns = [
         x.samples[..., 0 if x.is_shared else s][tuple(index_of(item, s) for item in items)] for s in range(n_samples)
     ]
-    picked = Ensemble(_stacked(x, columns), sample_set)
-    is_view = picked.ndim and not any(len(item.shape) or "bool" in str(item.dtype) for item in indices)
+    result = Ensemble(_stacked(x, columns), sample_set)
+    is_view = result.ndim and not any(len(item.shape) or "bool" in str(item.dtype) for item in indices)
     if is_view and not any(_is_advanced(item) for item in items if not isinstance(item, Ensemble)):
-        return _of_places(x, picked, items)  # each sample's own would be a view
-    return picked
+        return _of_places(x, result, items)  # each sample's own would be a view
+    return result
 
 
-def _of_places(x: Ensemble, picked: Ensemble, items: tuple[Any, ...]) -> Ensemble:
-    """`picked` where ``x[items]`` of each sample is a view: it follows `x`, and nothing can be written through it."""
+def _of_places(x: Ensemble, entries: Ensemble, items: tuple[Any, ...]) -> Ensemble:
+    """`entries` where ``x[items]`` of each sample is a view: it follows `x`, and nothing can be written through it."""
     if type(x.samples) is not np.ndarray:
-        return read_only(picked)
+        return read_only(entries)
     source = x.samples
-    places = [tuple(index_of(item, s) for item in items) for s in range(picked.n_samples)]
+    places = [tuple(index_of(item, s) for item in items) for s in range(entries.n_samples)]
 
     def fill(memory: np.ndarray) -> None:
         for s, place in enumerate(places):
             memory[..., s] = source[..., 0 if source.shape[-1] == 1 else s][place]
 
-    result: Ensemble = follow(x, picked, fill)
+    result: Ensemble = follow(x, entries, fill)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,9 @@ from ensemble._check import kind_of, message
 from ensemble._compile.kept_memory import empty
 
 __all__ = [
-    "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "masked_as_nan", "never_equals", "plain_array",
-    "plain_arrays", "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
+    "LARGE_ROWS", "LARGE_STACK", "NUMBERS", "array_like", "compared_with", "compiled_rows", "masked_as_nan",
+    "never_equals", "plain_array", "plain_arrays", "samples_behind", "samples_in_front", "samples_of_stack", "stack_of",
+    "stack_of_rows",
 ]  # fmt: skip
 
 NUMBERS = frozenset((bool, int, float, complex))
@@ -110,6 +112,8 @@ def stack_of(samples: np.ndarray) -> np.ndarray:
         return np.array(samples_in_front(samples), order="C")
     flat, stack = samples.reshape(-1, n_samples), empty((n_samples, *shape), samples.dtype)
     rows = stack.reshape(n_samples, -1)
+    if _transposed(flat, rows):
+        return stack
     for k in range(0, flat.shape[0], ENTRIES):
         rows[:, k : k + ENTRIES] = flat[k : k + ENTRIES].T
     return stack
@@ -122,13 +126,54 @@ def samples_of_stack(stack: np.ndarray) -> np.ndarray:
         return samples_behind(stack).copy(order="C")
     rows, samples = stack.reshape(n_samples, -1), empty((*shape, n_samples), stack.dtype)
     flat = samples.reshape(-1, n_samples)
+    if _transposed(rows, flat):
+        return samples
     for k in range(0, flat.shape[0], ENTRIES):
         flat[k : k + ENTRIES] = rows[:, k : k + ENTRIES].T
     return samples
 
 
+def stack_of_rows(rows: list[np.ndarray]) -> np.ndarray:
+    """A copy of arrays of one shape and type, with axes, one after the other; large ones in memory used before."""
+    first = rows[0]
+    if first.size * len(rows) < LARGE_STACK:
+        return np.concatenate(rows).reshape(len(rows), *first.shape)
+    stack = empty((len(rows), *first.shape), first.dtype)
+    np.concatenate(rows, out=stack.reshape(-1, *first.shape[1:]))
+    return stack
+
+
+def _transposed(source: np.ndarray, target: np.ndarray) -> bool:
+    """Whether a large matrix was transposed by compiled code."""
+    if source.itemsize not in (4, 8) or min(source.shape) < 8 or not compiled_rows(source.size):
+        return False
+    from ensemble._kernels.arrays.transposes import transpose
+
+    transpose(source, target)
+    return True
+
+
+_waiting = [1 << 25]
+"""Numbers that may still go through NumPy before Numba is imported for them."""
+
+
+def compiled_rows(n_numbers: int) -> bool:
+    """Whether compiled loops are to be used for so many numbers, where they only save time.
+
+    Numba's import takes 0.2 s. It waits until as much was lost without it, or until something else imports it: the
+    results have the same bits.
+    """
+    if "numba" in sys.modules:
+        return True
+    _waiting[0] -= n_numbers
+    return _waiting[0] < 0
+
+
 LARGE_STACK = 1 << 15
 """Numbers from which a stack is made by runs of entries."""
+
+LARGE_ROWS = 1 << 13
+"""Numbers from which compiled loops over rows are faster than NumPy's calls."""
 
 ENTRIES = 128
 """Entries of a run: its cache lines stay in the first-level cache, which is a fourth of the time of one pass."""

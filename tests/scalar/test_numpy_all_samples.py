@@ -13,15 +13,17 @@ from ensemble.scalar.interop import numpy_functions
 from ensemble.scalar.interop.numpy_batches import BATCHES
 from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE
 from ensemble.scalar.interop.numpy_entries import ENTRIES
+from ensemble.scalar.interop.numpy_products import PRODUCTS
 from ensemble.scalar.interop.numpy_rules import RULES
+from ensemble.scalar.interop.numpy_searches import SEARCHES
 from ensemble.scalar.interop.numpy_writes import WRITES
 from ensemble.scalar.plain_arrays import samples_of_stack, stack_of
 from ensemble.scalar.pooled import LARGE
 from tests.walked import every
 
 SUMS = frozenset((
-    "sum", "mean", "std", "var", "nansum", "nanmean", "nanstd", "dot", "vecdot", "linalg.norm", "add.reduce", "matmul",
-    "A@x", "meanaxis", "stdaxis", "linalg.normaxis", "linalg.normofamatrix", "matmulsharedmatrix",
+    "nansum", "nanmean", "nanstd", "dot", "vecdot", "vdot", "inner", "linalg.norm", "matmul", "A@x", "einsumii->",
+    "einsumij->i", "einsumijj->i", "einsumiijj->", "linalg.normofamatrix", "matmulsharedmatrix",
 ))  # fmt: skip
 """Sums whose order is the library's: equal to rounding."""
 
@@ -73,7 +75,7 @@ def test_each_sample_of_a_call_is_its_own_call(name):
 def test_the_table_of_calls_has_every_function_that_is_called_for_all_or_for_each_sample():
     text = " ".join(name for _, f in CASES.values() for name in f.__code__.co_names)
     named = set(text.split())
-    functions = {f.__name__ for table in (BATCHES, ENTRIES, WRITES) for f in table}
+    functions = {f.__name__ for table in (BATCHES, PRODUCTS, ENTRIES, SEARCHES, WRITES) for f in table}
     assert sorted(functions - named) == []
     assert len({name.rpartition(".")[2] for name in EACH_SAMPLE} - named) < 60
     assert len({f.__name__ for f in RULES} - named) < 60
@@ -83,7 +85,9 @@ CALLS_LEFT_TO_EACH_SAMPLE = {
     "a step of zero in one sample": lambda x, y: np.linspace(x[0], np.where(y[0] > 0.5, x[0], y[0]), 7),
     "NaN in one sample": lambda x, y: np.nanmedian(np.where(y > 0.5, np.nan, x)),
     "a product of three factors": lambda x, y: np.einsum("i,i,j->j", x, y, x),
-    "more entries than a buffer": lambda x, y: np.einsum("i,i->", np.tile(x, 900), np.tile(y, 900)),
+    "more entries than a buffer": lambda x, y: np.einsum(
+        "ij,ik->jk", np.outer(np.tile(y, 90), x), np.outer(np.tile(x, 90), y)
+    ),
     "a matrix in another order of memory": lambda x, y: np.trapezoid(np.outer(x, y).T, axis=0),
     "weights along an axis": lambda x, y: np.average(np.outer(x, y), axis=1, weights=y),
     "spacing of each sample": lambda x, y: np.gradient(y, np.cumsum(x)),

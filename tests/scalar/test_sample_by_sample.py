@@ -284,9 +284,15 @@ def test_a_row_at_an_index_of_each_sample_is_not_for_writing():
 
 
 def test_a_view_that_no_sample_array_has_is_not_for_writing():
-    padded = Ensemble(np.array([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0]]))
+    padded = Ensemble(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))
     with pytest.raises(ValueError, match="read-only"):
         np.trim_zeros(padded)[0] = 5.0
+
+
+def test_zeros_at_the_same_ends_of_all_samples_leave_a_view():
+    padded = Ensemble(np.array([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0]]))
+    np.trim_zeros(padded)[0] = 5.0  # as NumPy's does
+    assert np.array_equal(padded.samples, [[0.0, 0.0], [5.0, 5.0], [0.0, 0.0]])
 
 
 def test_a_view_keeps_shared_data_shared():

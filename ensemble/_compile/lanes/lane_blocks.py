@@ -1,4 +1,4 @@
-"""Products of a small dense block with lanes: one sum for each row of the block, all in registers."""
+"""Small dense blocks in registers: their products with lanes, and their transposes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from numba import types
 from numba.extending import intrinsic
 
 from ensemble._compile.instructions import declared
-from ensemble._compile.lanes.types import data_of, fill_lanes, item_size, pointer_to
+from ensemble._compile.lanes.transpose import write_tile
+from ensemble._compile.lanes.types import alignment, data_of, fill_lanes, item_size, pointer_to, width_of
 
-__all__ = ["add_block", "prefetch_block"]
+__all__ = ["add_block", "prefetch_block", "transpose_tile"]
 
 LINE = 64
 
@@ -83,3 +84,20 @@ def prefetch_block(typingctx, values, place, step, count, sums):
         return context.get_dummy_value()
 
     return types.void(values, types.int64, types.int64, count, sums), codegen
+
+
+@intrinsic(prefer_literal=True)
+def transpose_tile(typingctx, source, at, stride, target, to, pitch, width):
+    """``target[to + j * pitch + i] = source[at + i * stride + j]`` for i and j below `width`, in loops of kernels."""
+    n = width_of(width)
+    if n is None:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        arrays = [data_of(context, builder, kind, arguments[k]) for k, kind in ((0, source), (3, target))]
+        first, last = (builder.gep(data, [arguments[k]], inbounds=True) for data, k in zip(arrays, (1, 4), strict=True))
+        write_tile(builder, first, arguments[2], last, arguments[5], n, alignment(source.dtype))
+        return context.get_dummy_value()
+
+    whole = types.int64
+    return types.void(source, whole, whole, target, whole, whole, width), codegen

@@ -10,7 +10,24 @@ from ensemble._compile.instructions import declared
 from ensemble._compile.plain_language import Function
 from ensemble._compile.plain_translation import Group
 
-__all__ = ["Prefetch", "Transpose", "interleaved"]
+__all__ = ["Prefetch", "Transpose", "interleaved", "write_tile"]
+
+
+def write_tile(builder: Any, source: Any, stride: Any, target: Any, pitch: Any, n: int, aligned: int) -> None:
+    """Emit ``target[j * pitch + i] = source[i * stride + j]`` for i and j below `n`, a power of two."""
+    pointer = ir.VectorType(source.type.pointee, n).as_pointer()
+
+    def place(array: Any, step: Any, i: int) -> Any:
+        return builder.bitcast(builder.gep(array, [builder.mul(step, ir.IntType(64)(i))], inbounds=True), pointer)
+
+    rows = []
+    for i in range(n):
+        rows.append(builder.load(place(source, stride, i)))
+        rows[-1].align = aligned
+    for _ in range(n.bit_length() - 1):
+        rows = interleaved(builder, rows)
+    for j, row in enumerate(rows):
+        builder.store(row, place(target, pitch, j)).align = aligned
 
 
 class Transpose(Function):
@@ -23,23 +40,10 @@ class Transpose(Function):
         self.width = width
 
     def write(self, group: Group, made: ir.Function) -> None:
-        builder, n = ir.IRBuilder(made.append_basic_block()), self.width
+        builder = ir.IRBuilder(made.append_basic_block())
         source, at, stride, target, to, pitch = made.args
-        pointer = ir.VectorType(group.number, n).as_pointer()
-
-        def place(array: Any, first: Any, step: Any, i: int) -> Any:
-            offset = builder.add(first, builder.mul(step, ir.IntType(64)(i)))
-            return builder.bitcast(builder.gep(array, [offset], inbounds=True), pointer)
-
-        alignment = 8 if isinstance(group.number, ir.DoubleType) else 4
-        rows = []
-        for i in range(n):
-            rows.append(builder.load(place(source, at, stride, i)))
-            rows[-1].align = alignment
-        for _ in range(n.bit_length() - 1):
-            rows = interleaved(builder, rows)
-        for j, row in enumerate(rows):
-            builder.store(row, place(target, to, pitch, j)).align = alignment
+        source, target = builder.gep(source, [at], inbounds=True), builder.gep(target, [to], inbounds=True)
+        write_tile(builder, source, stride, target, pitch, self.width, group.alignment)
         builder.ret_void()
 
 

@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty
 from ensemble.scalar.ensemble import Ensemble, as_array, wrap
 from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, lifted, real
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import samples_of, set_of
-from ensemble.scalar.plain_arrays import NUMBERS, samples_of_stack, stack_of
+from ensemble.scalar.plain_arrays import NUMBERS, samples_of_stack, stack_of, stack_of_rows
+from ensemble.scalar.row_reductions import products, sums
 
-__all__ = ["BATCHES"]
+__all__ = ["BATCHES", "front", "of_front"]
 
 Function = Callable[..., Any]
 
@@ -113,39 +115,11 @@ def _of_vectors(function: Function) -> Function:
         if a.ndim > 1 or b.ndim > 1 or a.shape != b.shape or a.dtype != b.dtype:
             raise NotByRuleError("matrices")
         agreed = agree(function, a, b)
-        return wrap(np.vecdot(front(a), front(b)), agreed)
+        first, second = (lifted(x).samples for x in ((b, a) if lifted(a).is_shared else (a, b)))
+        found = products(first, second)
+        return wrap(np.vecdot(front(a), front(b)) if found is None else found, agreed)
 
     return rule
-
-
-def _einsum(*given: Any, **options: Any) -> Any:
-    """Samples first: its loops over the letters are those of one sample."""
-    if options or not isinstance(given[0], str) or "." in given[0] or len(given) > 4:
-        raise NotByRuleError("options, an ellipsis or lists of axes")
-    subscripts, operands = given[0].replace(" ", ""), [lifted(x) for x in given[1:]]
-    left, arrow, right = subscripts.partition("->")
-    parts = left.split(",")
-    if not arrow:
-        right = "".join(sorted({c for c in left if left.count(c) == 1 and c != ","}))
-    if len(parts) != len(operands) or any(len(p) != x.ndim for p, x in zip(parts, operands, strict=True)):
-        raise NotByRuleError("letters that do not fit")
-    real(*operands)
-    letters = {c: n for part, x in zip(parts, operands, strict=True) for c, n in zip(part, x.shape, strict=True)}
-    sums = len(letters) > len(set(right))
-    if len({x.dtype for x in operands}) > 1 or (sums and len(operands) > 2):
-        raise NotByRuleError("several types, or a sum of products of three factors")
-    if sums and math.prod(letters.values()) > np.getbufsize():
-        raise NotByRuleError("sums that NumPy divides into the parts of a buffer")
-    agreed, n_samples = agree(np.einsum, *operands), samples_of("np.einsum", *operands)
-    hidden = next(c for c in "zyxwvutsrqponmlkjihgfedcbaZ" if c not in subscripts)
-    fronts = []
-    for k, x in enumerate(operands):
-        if not x.ndim:
-            raise NotByRuleError("a value without axes")
-        shared = x.n_samples == 1 and n_samples > 1
-        fronts.append(front(x)[0] if shared else front(x))
-        parts[k] = parts[k] if shared else hidden + parts[k]
-    return of_front(np.einsum(f"{','.join(parts)}->{hidden}{right}", *fronts), agreed)
 
 
 def _sliding(function: Function) -> Function:
@@ -166,7 +140,7 @@ def _sliding(function: Function) -> Function:
         if reverses:
             right = [x[::-1] for x in right]
         results = [np.correlate(x, y, mode) for x, y in zip(left, right, strict=True)]
-        return of_front(np.concatenate(results).reshape(n_samples, -1), agreed)
+        return of_front(stack_of_rows(results), agreed)
 
     return rule
 
@@ -177,6 +151,9 @@ def _trapezoid(*given: Any, **options: Any) -> Any:
     arrays(y)
     real(y, dx)
     axis = visible_axis(named["axis"], y.ndim, "np.trapezoid") + 1
+    found = _trapezoid_of_rows(y, dx if x is None else x, x is None) if axis == y.ndim else None
+    if found is not None:
+        return found
     if x is None:
         return of_front(np.trapezoid(front(y), dx=dx, axis=axis), set_of(y))
     arrays(x)
@@ -186,6 +163,25 @@ def _trapezoid(*given: Any, **options: Any) -> Any:
     agreed = agree(np.trapezoid, y, x)
     points = front(x)
     return of_front(np.trapezoid(front(y), points[0] if points.shape[0] == 1 else points, axis=axis), agreed)
+
+
+def _trapezoid_of_rows(y: Any, x: Any, even: bool) -> Any:
+    """Along the last visible axis, samples last: each step is made in one piece of memory."""
+    if not isinstance(y, Ensemble) or y.is_shared or y.shape[-1] < 2 or not y.samples.flags.c_contiguous:
+        return None
+    if even and type(x) not in (float, int):
+        return None
+    agreed, samples = set_of(y), y.samples
+    if not even:
+        fits = isinstance(x, Ensemble | np.ndarray) and x.ndim == 1 and x.dtype == y.dtype
+        if not fits or len(x) != y.shape[-1] or (isinstance(x, Ensemble) and x.n_samples not in (1, y.n_samples)):
+            return None
+        agreed, x = agree(np.trapezoid, y, x), np.diff(lifted(x).samples, axis=0)
+    shape = (*samples.shape[:-2], samples.shape[-2] - 1, samples.shape[-1])
+    terms = np.add(samples[..., 1:, :], samples[..., :-1, :], out=empty(shape, samples.dtype))
+    np.multiply(x, terms, out=terms)
+    np.divide(terms, 2.0, out=terms)
+    return wrap(sums("x", terms.reshape(-1, *shape[-2:])).reshape(*shape[:-2], shape[-1]), agreed)
 
 
 def _average(*given: Any, **options: Any) -> Any:
@@ -302,6 +298,11 @@ def _bincount(*given: Any, **options: Any) -> Any:
     if x.ndim != 1 or x.dtype.kind != "i" or not x.size:
         raise NotByRuleError("not a vector of integers")
     agreed, n_samples = agree(np.bincount, x, weights), samples_of("np.bincount", x, weights)
+    if x.size > 1000 and weights is None:  # each sample by itself, with little around it
+        counts = [np.bincount(row, None, least) for row in front(x)]
+        if len({len(count) for count in counts}) > 1:
+            raise NotByRuleError("results of several lengths")
+        return of_front(np.concatenate(counts).reshape(len(counts), -1), agreed)
     rows = np.broadcast_to(front(x), (n_samples, x.size)).astype(np.intp)
     sizes = np.maximum(rows.max(axis=1) + 1, least)
     if rows.min() < 0 or sizes.min() != sizes.max() or sizes[0] > 8 * x.size + least:
@@ -345,7 +346,6 @@ BATCHES: dict[Any, Function] = {
     np.kron: _kron,
     np.inner: _of_vectors(np.inner),
     np.vdot: _of_vectors(np.vdot),
-    np.einsum: _einsum,
     np.convolve: _sliding(np.convolve),
     np.correlate: _sliding(np.correlate),
     np.trapezoid: _trapezoid,

@@ -155,50 +155,55 @@ class _Calls:
     def __init__(self, name: str, function: Any, arguments: Any, options: Any, targets: list[Ensemble]) -> None:
         self.name, self.function = name, function
         self.found: list[Ensemble] = []
-        is_flat = CONTAINERS.isdisjoint(map(type, arguments)) and CONTAINERS.isdisjoint(map(type, options.values()))
-        if is_flat:  # the common case in few steps
-            self.arguments = [_mark_of(x, self.found) if isinstance(x, Ensemble) else x for x in arguments]
-        else:
-            self.arguments = _marked(arguments, self.found)
-        self.options = _marked(options, self.found) if options else options
+        self.arguments = [_marked(x, self.found) for x in arguments]
+        self.options = {key: _marked(x, self.found) for key, x in options.items()}
         self.targets = [next(k for k, x in enumerate(self.found) if x is target) for target in targets]
         self.n_samples = samples_of(name, *self.found)
         self.rows = [_rows(x, self.n_samples, k in self.targets) for k, x in enumerate(self.found)]
-        self.given: list[tuple[Any, ...]] | None = None
-        if is_flat:
-            columns = [self._column(part) for part in self.arguments]
-            self.given = list(zip(*columns, strict=True)) if columns else [()] * self.n_samples
-        self.varied = [key for key, part in self.options.items() if type(part) is _Place]
+        columns = [self._column(part) for part in self.arguments]
+        self.given: list[tuple[Any, ...]] = list(zip(*columns, strict=True)) if columns else [()] * self.n_samples
+        self.varied = [key for key, part in self.options.items() if _has_places(part)]
         self.views: dict[int, dict[int, Any]] = {}
         self.arrays_without_axes: set[int] = set()
         self.gave_target = self.gave_nothing = False
 
     def all(self) -> list[Any]:
         """The function on all samples in turn, with as little around the calls as may be."""
-        if self.given is None or self.varied or self.targets:
+        if self.varied or self.targets:
             return [self.call(s) for s in range(self.n_samples)]
         function = functools.partial(self.function, **self.options) if self.options else self.function
         results = list(itertools.starmap(function, self.given))
-        kinds = set(map(type, results))
-        if kinds <= SCALARS:
-            return results
-        if kinds == ARRAYS and all(r.base is None and r.ndim for r in results):  # none is a view, nor an argument
-            known = {id(array) for row in self.rows for array in row}
-            if known.isdisjoint(map(id, results)):
+        if len(results) > 1:
+            known: set[int] = set()
+            parts = list(zip(*results, strict=True)) if all(type(r) is tuple for r in results) else [results]
+            if all(self._are_new(part, known) for part in parts):
                 return results
         return [self._seen(s, result) for s, result in enumerate(results)]
 
+    def _are_new(self, results: Any, known: set[int]) -> bool:
+        """Whether these are scalars, or arrays of which none is a view or an argument."""
+        kinds = set(map(type, results))
+        if kinds <= SCALARS or all(issubclass(kind, PLAIN_RESULTS) for kind in kinds):
+            return True
+        if kinds != ARRAYS or 0 in {r.ndim for r in results}:
+            return False
+        owners, bases = results, [r.base for r in results]
+        if {*map(type, bases)} != NO_BASE:
+            owners = [r if base is None else base for r, base in zip(results, bases, strict=True)]
+            if not all(type(owner) is np.ndarray and owner.base is None for owner in owners):
+                return False
+        if not known:
+            for row in self.rows:
+                known |= {id(array) for array in row} | {id(getattr(array, "base", None)) for array in row}
+        return known.isdisjoint(map(id, owners))
+
     def call(self, s: int) -> Any:
         """The function on sample `s`; an empty tuple for None."""
-        given: Any
-        if self.given is not None:
-            given, named = self.given[s], self.options
-            if self.varied:
-                named = {**named, **{key: self.rows[named[key].number][s] for key in self.varied}}
-        else:
+        named = self.options
+        if self.varied:
             plain = [row[s] for row in self.rows]
-            given, named = _filled(self.arguments, plain), _filled(self.options, plain)
-        return self._seen(s, self.function(*given, **named))
+            named = {**named, **{key: _filled(named[key], plain) for key in self.varied}}
+        return self._seen(s, self.function(*self.given[s], **named))
 
     def _seen(self, s: int, result: Any) -> Any:
         """The result of sample `s`, of which is kept what kind of result it is."""
@@ -222,7 +227,14 @@ class _Calls:
         return tuple(result) if isinstance(result, list) else result
 
     def _column(self, part: Any) -> list[Any]:
-        return self.rows[part.number] if type(part) is _Place else [part] * self.n_samples
+        if type(part) is _Place:
+            return self.rows[part.number]
+        if not _has_places(part):
+            return [part] * self.n_samples
+        if type(part) is dict:
+            columns = zip(*(self._column(value) for value in part.values()), strict=True)
+            return [dict(zip(part, values, strict=True)) for values in columns]
+        return list(map(type(part), zip(*(self._column(value) for value in part), strict=True)))
 
     def _look_at(self, k: int, part: np.ndarray, s: int) -> None:
         if not part.ndim:
@@ -235,6 +247,7 @@ class _Calls:
 
 CONTAINERS = frozenset((dict, list, tuple))
 ARRAYS = {np.ndarray}
+NO_BASE = {type(None)}
 PLAIN_RESULTS = (np.generic, bool, int, float, complex)
 
 
@@ -364,9 +377,18 @@ def _marked(value: Any, found: list[Ensemble]) -> Any:
     """`value` with a mark instead of every ensemble; these are gathered in `found`, each once."""
     if isinstance(value, Ensemble):
         return _mark_of(value, found)
+    if type(value) not in CONTAINERS:
+        return value
     if type(value) is dict:
         return {key: _marked(part, found) for key, part in value.items()}
-    return type(value)(_marked(part, found) for part in value) if type(value) in (list, tuple) else value
+    return type(value)(_marked(part, found) for part in value)
+
+
+def _has_places(value: Any) -> bool:
+    """Whether ensembles stood among nested arguments."""
+    if type(value) not in CONTAINERS:
+        return type(value) is _Place
+    return any(map(_has_places, value.values() if type(value) is dict else value))
 
 
 def _filled(value: Any, plain: Any) -> Any:

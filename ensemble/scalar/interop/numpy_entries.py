@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ensemble._compile.kept_memory import empty
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.interop.numpy_batch_arguments import agree, arrays, bound, lifted, real
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
@@ -101,9 +102,19 @@ def _polyval(p: Any, x: Any) -> Any:
         raise NotByRuleError("not a vector")
     agreed = agree(np.polyval, p, x)
     coefficients, points = lifted(p).samples, lifted(x).samples
-    y = np.zeros_like(points)
-    for coefficient in coefficients if isinstance(p, Ensemble) else p:
-        y = y * points + coefficient
+    if isinstance(p, Ensemble):
+        shape = (*points.shape[:-1], max(points.shape[-1], coefficients.shape[-1]))
+    else:
+        coefficients, shape = coefficients[:, 0], points.shape
+    if coefficients.dtype != points.dtype or not coefficients.shape[0]:
+        y = np.zeros_like(points)
+        for coefficient in coefficients:
+            y = y * points + coefficient
+        return wrap(y, agreed)
+    y = np.add(np.zeros_like(points) * points, coefficients[0], out=empty(shape, points.dtype))
+    for coefficient in coefficients[1:]:
+        np.multiply(y, points, out=y)
+        np.add(y, coefficient, out=y)
     return wrap(y, agreed)
 
 
@@ -287,7 +298,38 @@ def _ediff1d(ary: Any) -> Any:
     return np.diff(np.ravel(ary))
 
 
+OVER_AXES = frozenset((np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all, np.std, np.var, np.ptp, np.median))
+
+
+def _apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
+    """Reductions of NumPy, axis by axis."""
+    arrays(a)
+    if func not in OVER_AXES or not isinstance(a, Ensemble):
+        raise NotByRuleError("a function of the user's")
+    for axis in (axes,) if type(axes) is int else axes:
+        a = func(a, axis=visible_axis(axis, a.ndim, "np.apply_over_axes"), keepdims=True)
+    return a
+
+
+PIECE = 8192
+"""Numbers of which `i0` is computed at a time: its temporaries stay in the cache."""
+
+
+def _i0(x: Any) -> Any:
+    if not isinstance(x, Ensemble) or x.dtype.char != "d" or not x.samples.flags.c_contiguous:
+        raise NotByRuleError("another type")
+    if x.samples.size <= 2 * PIECE:
+        return wrap(np.i0(x.samples), x.sample_set)
+    result = empty(x.samples.shape, x.dtype)
+    flat, source = result.reshape(-1), x.samples.reshape(-1)
+    for k in range(0, flat.size, PIECE):
+        flat[k : k + PIECE] = np.i0(source[k : k + PIECE])
+    return wrap(result, x.sample_set)
+
+
 ENTRIES: dict[Any, Function] = {
+    np.apply_over_axes: _apply_over_axes,
+    np.i0: _i0,
     np.gradient: _gradient,
     np.unwrap: _unwrap,
     np.choose: _choose,

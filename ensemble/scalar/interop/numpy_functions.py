@@ -18,7 +18,9 @@ from ensemble.scalar.interop.numpy_batches import BATCHES
 from ensemble.scalar.interop.numpy_each_sample import EACH_SAMPLE, on_each_sample, signature_of, written_arguments
 from ensemble.scalar.interop.numpy_entries import ENTRIES
 from ensemble.scalar.interop.numpy_one_sample import ALONE, NOT_ALONE, on_one_sample
+from ensemble.scalar.interop.numpy_products import PRODUCTS
 from ensemble.scalar.interop.numpy_rules import RULES, NotByRuleError
+from ensemble.scalar.interop.numpy_searches import SEARCHES
 from ensemble.scalar.interop.numpy_writes import WRITES
 from ensemble.scalar.interop.ufuncs import first_ensemble, unsupported
 from ensemble.scalar.lift.reductions import visible_axes
@@ -28,7 +30,7 @@ from ensemble.scalar.protocol_table import PROTOCOLS
 __all__ = ["EACH_SAMPLE", "call_function"]
 
 
-TABLES = (RULES, BATCHES, ENTRIES, WRITES)
+TABLES = (RULES, BATCHES, PRODUCTS, ENTRIES, SEARCHES, WRITES)
 """The rules for all samples at once, in the order in which they are tried."""
 
 

@@ -21,21 +21,17 @@ from ensemble.scalar._memory import refill
 from ensemble.scalar._operators import NUMBERS
 from ensemble.scalar.ensemble import Ensemble, as_array, packed, view, wrap
 from ensemble.scalar.interop import ufuncs
-from ensemble.scalar.interop.numpy_each_sample import signature_of
+from ensemble.scalar.interop.numpy_along import NotByRuleError, along, lifted_array
 from ensemble.scalar.interop.ufuncs import first_ensemble, result_of, samples_in, taken_outputs, written_to_outputs
 from ensemble.scalar.lift.each_sample import each_sample
-from ensemble.scalar.lift.reductions import visible_axes, visible_axis
+from ensemble.scalar.lift.reductions import visible_axis
 from ensemble.scalar.namespace import namespace_of, samples_of, set_of
-from ensemble.scalar.plain_arrays import LARGE_STACK, array_like, stack_of
+from ensemble.scalar.plain_arrays import LARGE_STACK, array_like, samples_of_stack, stack_of
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["RULES", "NotByRuleError"]
 
 Function = Callable[..., Any]
-
-
-class NotByRuleError(Exception):
-    """No rule covers this call; the next implementation is tried."""
 
 
 N_ARRAYS: dict[Function, int] = {np.where: 3, np.clip: 3, np.isclose: 5, np.angle: 2}
@@ -105,76 +101,6 @@ def _with_options(function: Function, values: Any, arrays: list[Array], options:
     return written_to_outputs(outputs, function(*arrays, **options), sample_set, function.__name__)
 
 
-def along(function: Function) -> Function:
-    """Rule: the first argument is reduced along `axis`, over all its visible axes by default; `where` broadcasts."""
-    name, parameters = f"np.{function.__name__}", list(signature_of(function).parameters)
-    first = parameters[0]
-    one_axis = function in (np.argmax, np.argmin, np.nanargmax, np.nanargmin)
-    axis_second = parameters[1] == "axis"
-
-    def lifted(*arguments: Any, **options: Any) -> Any:
-        if not options and arguments and type(arguments[0]) is Ensemble and arguments[0].samples.ndim == 2:
-            x = arguments[0]
-            if len(arguments) == 1 + (not axis_second):  # all entries of a vector, no options: the common case
-                more = arguments[1:]
-                if axis_second or type(more[0]) in NUMBERS:
-                    turned = one_axis and x.samples.size >= LARGE_STACK  # for NumPy's SIMD loops along rows
-                    found = function(stack_of(x.samples).T if turned else x.samples, *more, axis=0)
-                    return result_of(found, x.sample_set, function.__name__)
-        given = dict(signature_of(function).bind(*arguments, **options).arguments)
-        x = _lifted(given.pop(first))
-        where, out, axis = (given.pop(key, np._NoValue) for key in ("where", "out", "axis"))
-        if where is np._NoValue:
-            where = True
-        out = None if out is np._NoValue else out
-        axis = None if axis is np._NoValue else axis
-        if first_ensemble(given.values()) is not None:
-            raise NotByRuleError("an ensemble among its options")
-        n_samples, sample_set = samples_of(name, x, where), set_of(x, where)
-        samples = x.samples
-        if samples.shape[-1] != n_samples:
-            samples = np.broadcast_to(samples, (*x.shape, n_samples))
-        if not x.ndim:
-            if axis is not None:  # some functions take 0 for an axis of NumPy's scalars
-                if where is not True or out is not None:
-                    raise NotByRuleError("an axis of a value without axes")
-                kinds: set[type] = set()
-                value = functools.partial(_of_scalar, function, axis, given, kinds)
-                result = each_sample(namespace_of(x, None), function.__name__, value, x)
-                return as_array(result) if np.ndarray in kinds else result
-            samples, axis = samples[None, :], 0
-            given.pop("keepdims", None)
-        elif axis is None and one_axis:
-            keep, given["keepdims"] = given.get("keepdims", False), False
-            samples = samples.reshape(x.size, n_samples)
-            axis = 0
-            if keep is True:
-                raise NotByRuleError("keepdims without an axis")
-        else:
-            axis = visible_axis(axis, x.ndim, name) if one_axis else visible_axes(axis, x.ndim, name)
-        taken = {"out": (out,)} if out is not None else {}
-        outputs = taken_outputs(name, taken, n_samples)
-        samples_of(name, x, where, *outputs)
-        if taken:
-            (given["out"],) = taken["out"]
-        if where is not True:
-            given["where"] = samples_in(where)
-        result = function(samples, axis=axis, **ufuncs.options_in(given, x.shape, samples))
-        return written_to_outputs(outputs, result, sample_set, function.__name__)
-
-    return lifted
-
-
-def _of_scalar(function: Function, axis: Any, options: dict[str, Any], kinds: set[type], value: np.ndarray) -> Any:
-    result = function(value[()], axis=axis, **options)
-    kinds.add(type(result))
-    return result
-
-
-def _lifted(value: Any) -> Ensemble:
-    return value if isinstance(value, Ensemble) else wrap(np.asarray(value)[..., None])
-
-
 # -- functions that move entries ---------------------------------------------------------------------------------------
 
 
@@ -220,7 +146,7 @@ def moving(function: Function, place: int = 0) -> Function:
 
 def _meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     """Each grid holds the entries of one array: a copy, or what NumPy gives as a view."""
-    lifted = [_lifted(array) for array in arrays]
+    lifted = [lifted_array(array) for array in arrays]
     samples_of("np.meshgrid", *lifted)
     given: list[Any] = [entries(x) for x in lifted]
     options: dict[str, Any] = {"copy": copy, "sparse": sparse, "indexing": indexing}
@@ -230,7 +156,7 @@ def _meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: s
 
 def _atleast(function: Function) -> Function:
     def lifted(*arrays: Array) -> Any:
-        lifted = [_lifted(array) for array in arrays]
+        lifted = [lifted_array(array) for array in arrays]
         found = tuple(of_entries(function(entries(x)), x) for x in lifted)
         return found[0] if len(found) == 1 else found
 
@@ -242,7 +168,7 @@ def _triangle(function: Function) -> Function:
     keep = function is np.tril
 
     def lifted(m: Any, k: int = 0) -> Any:
-        x = _lifted(m)
+        x = lifted_array(m)
         n_rows, n_columns = x.shape[-2:] if x.ndim > 1 else (*x.shape, *x.shape)
         inside = np.tri(n_rows, n_columns, k=k if keep else k - 1, dtype=bool)
         zero = np.zeros(1, dtype=x.dtype)
@@ -255,7 +181,7 @@ def _triangle(function: Function) -> Function:
 def _full_like(
     a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **more: Any
 ) -> Any:
-    x = _lifted(a)
+    x = lifted_array(a)
     n_samples = samples_of("np.full_like", x, fill_value)
     visible = x.shape if shape is None else _as_shape(shape)
     result = np.empty((*visible, n_samples), dtype=x.dtype if dtype is None else dtype)
@@ -271,7 +197,7 @@ def _like(function: Function) -> Function:
     """`zeros_like`, `ones_like`, `empty_like`: as many samples as the array has."""
 
     def lifted(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **more: Any) -> Any:
-        x = _lifted(a)
+        x = lifted_array(a)
         if shape is not None:
             shape = (*_as_shape(shape), x.n_samples)
             return as_array(wrap(function(x.samples, dtype=dtype, shape=shape), x.sample_set))
@@ -310,7 +236,7 @@ def _ordered(function: Function) -> Function:
     """`sort` and `argsort`, with NumPy's own algorithm: which one decides the order of equal entries."""
 
     def lifted(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-        x = _lifted(a)
+        x = lifted_array(a)
         samples = x.samples
         if axis is None:
             samples, axis = x.samples.reshape(x.size, x.n_samples), 0
@@ -318,7 +244,10 @@ def _ordered(function: Function) -> Function:
             axis = visible_axis(axis, x.ndim, f"np.{function.__name__}")
         else:
             raise NotByRuleError("a value without axes")
-        return wrap(packed(function(samples, axis=axis, kind=kind, order=order, stable=stable)), x.sample_set)
+        options = {"kind": kind, "order": order, "stable": stable}
+        if samples.size >= LARGE_STACK and samples.flags.c_contiguous:  # rows of one sample lie together
+            return wrap(samples_of_stack(function(stack_of(samples), axis=axis + 1, **options)), x.sample_set)
+        return wrap(packed(function(samples, axis=axis, **options)), x.sample_set)
 
     return lifted
 
@@ -360,7 +289,7 @@ MOVING = (
     "permute_dims ravel repeat reshape resize roll rollaxis rot90 split squeeze swapaxes take tile transpose "
     "unstack vsplit matrix_transpose"
 )
-ELEMENTWISE = "clip isclose angle nan_to_num sinc i0 fix isneginf isposinf isreal iscomplex"
+ELEMENTWISE = "clip isclose angle nan_to_num sinc fix isneginf isposinf isreal iscomplex"
 ALONG = (
     "all any argmax argmin max mean median min nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar "
     "percentile prod ptp quantile std sum var"

@@ -16,6 +16,7 @@ from ensemble.scalar.interop.numpy_batch_arguments import lifted
 from ensemble.scalar.interop.numpy_rules import NotByRuleError
 from ensemble.scalar.lift.reductions import visible_axis
 from ensemble.scalar.namespace import samples_of, set_of
+from ensemble.scalar.own_places import put
 from ensemble.scalar.plain_arrays import NUMBERS
 
 __all__ = ["WRITES"]
@@ -81,6 +82,9 @@ def _put_along_axis(arr: Any, indices: Any, values: Any, axis: Any = -1) -> None
     if indices.ndim != arr.ndim or indices.dtype.kind != "i":
         raise NotByRuleError("indices that do not fit")
     places, along = lifted(indices).samples, visible_axis(axis, arr.ndim, "np.put_along_axis")
+    if arr.ndim == 1 and put(arr.samples, places, values):
+        _written("np.put_along_axis", arr, (indices,), lambda samples: None)
+        return
     if places.size and (places.min() < -arr.shape[along] or places.max() >= arr.shape[along]):
         raise NotByRuleError("places that are not there")
     _written("np.put_along_axis", arr, (indices,), lambda samples: np.put_along_axis(samples, places, values, along))

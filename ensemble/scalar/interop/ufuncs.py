@@ -26,6 +26,7 @@ from ensemble.scalar.plain_arrays import plain_array
 from ensemble.scalar.pooled import LARGE, pooled
 from ensemble.scalar.powers import array_power, power
 from ensemble.scalar.protocol_table import PROTOCOLS
+from ensemble.scalar.row_reductions import reduced, running, sums_between
 from ensemble.scalar.sample_set import common_set
 
 __all__ = ["call_ufunc", "first_ensemble", "unsupported"]
@@ -210,6 +211,11 @@ def _reduce(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[str, A
     samples_of(name, x, where, *outputs)
     axes = visible_axes(options.pop("axis", 0), x.ndim, name)
     options = {key: value for key, value in options.items() if value is not None}
+    name_of = REDUCED.get(ufunc) if where is True and initial is np._NoValue and not outputs else None
+    if name_of is not None and options.keys() <= {"keepdims"}:
+        found = reduced(name_of, samples, axes, **options)
+        if found is not None:
+            return result_of(found, x.sample_set, ufunc.__name__)
     # NumPy distinguishes an absent `initial` from every value of it.
     given = {} if initial is np._NoValue else {"initial": initial}
     result = ufunc.reduce(samples, axis=axes, where=samples_in(where), **given, **options)
@@ -227,8 +233,26 @@ def _accumulate(ufunc: Any, name: str, inputs: tuple[Any, ...], options: dict[st
     samples_of(name, x, *outputs)
     axis = visible_axis(options.pop("axis", 0), x.ndim, name)
     options = {key: value for key, value in options.items() if value is not None}
+    if not places and not outputs and not options and ufunc in (np.add, np.multiply):
+        found = running(x.samples, axis, ufunc is np.multiply)
+        if found is not None:
+            return result_of(found, x.sample_set, ufunc.__name__)
+    if places and ufunc is np.add and not outputs and not options and axis == 0:
+        found = sums_between(x.samples, places[0])
+        if found is not None:
+            return result_of(found, x.sample_set, ufunc.__name__)
     result = getattr(ufunc, "reduceat" if places else "accumulate")(x.samples, *places, axis=axis, **options)
     return written_to_outputs(outputs, result, x.sample_set, ufunc.__name__)
+
+
+REDUCED: dict[Any, str] = {
+    np.add: "sum",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_or: "any",
+    np.logical_and: "all",
+}
+"""Ufuncs whose reduction is that of a function."""
 
 
 def _agreed_places(name: str, places: Any) -> Any:

@@ -11,7 +11,7 @@ from ensemble._typing import Array
 from ensemble.scalar.divergence.policy import failure, in_run, split
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, samples_of, set_of
-from ensemble.scalar.plain_arrays import samples_of_stack
+from ensemble.scalar.plain_arrays import samples_of_stack, stack_of_rows
 
 __all__ = ["SCALARS", "each_sample", "stacked_results"]
 
@@ -46,8 +46,7 @@ def _stacked(ns: EnsembleNamespace, name: str, columns: list[Array], sample_set:
         if kinds <= SCALARS:  # the common cases in few steps
             return wrap(np.array(columns), sample_set)
         if type(first) is np.ndarray and first.ndim and len({(x.shape, x.dtype) for x in columns}) == 1:
-            rows = np.concatenate(columns).reshape(len(columns), *first.shape)
-            return wrap(samples_of_stack(rows), sample_set)
+            return wrap(samples_of_stack(stack_of_rows(columns)), sample_set)
     base = ns.main.base
     columns = [base.asarray(column) for column in columns]
     counts = [tuple(column.shape) for column in columns]

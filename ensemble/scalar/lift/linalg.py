@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require, samples_text
+from ensemble._compile.kept_memory import empty
 from ensemble._typing import Array, Namespace
 from ensemble.scalar._operators import mismatch
 from ensemble.scalar.divergence.policy import Decider, failure, in_run, policy_in_force
@@ -23,6 +24,8 @@ from ensemble.scalar.ensemble import Ensemble, packed, view, wrap
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import visible_axes, visible_axis
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
+from ensemble.scalar.plain_arrays import LARGE_STACK, samples_of_stack, stack_of
+from ensemble.scalar.row_reductions import norm, products
 
 SIGNATURES: dict[str, tuple[tuple[str, Any, Any], ...]] = {
     "cholesky": (("upper", False, inspect.Parameter.KEYWORD_ONLY),),
@@ -43,9 +46,12 @@ RESULTS: dict[str, Any] = {
 
 
 def samples_first(ns: EnsembleNamespace, x: Ensemble, ndim: int = 0) -> Any:
-    """The samples of `x` as the first axis, with axes of length 1 after it up to `ndim` visible axes."""
+    """The samples of `x` as the first axis, with axes of length 1 after it up to `ndim` visible axes.
+
+    A copy of NumPy's arrays: BLAS and LAPACK take matrices in the order of memory.
+    """
     base = ns.main.base
-    front = base.moveaxis(x.samples, -1, 0)
+    front = stack_of(x.samples) if type(x.samples) is np.ndarray else base.moveaxis(x.samples, -1, 0)
     if x.ndim < ndim:
         front = base.reshape(front, (front.shape[0], *(1,) * (ndim - x.ndim), *front.shape[1:]))
     return front
@@ -53,6 +59,8 @@ def samples_first(ns: EnsembleNamespace, x: Ensemble, ndim: int = 0) -> Any:
 
 def samples_last(ns: EnsembleNamespace, front: Any, sample_set: Any) -> Ensemble:
     """The ensemble of what `samples_first` went through."""
+    if type(front) is np.ndarray:
+        return wrap(samples_of_stack(front), sample_set)
     return wrap(packed(ns.main.base.moveaxis(front, 0, -1)), sample_set)
 
 
@@ -75,7 +83,10 @@ def _of_matrices(ns: EnsembleNamespace, name: str, several: bool) -> Callable[..
         x = _matrices(ns, x, name)
         options = {key: _per_matrix(ns, value) for key, value in options.items()}
         call = functools.partial(_swapped, f, arguments, options)
-        result = _sample_by_sample(ns, name, call, samples_first(ns, x))
+        front = samples_first(ns, x)
+        result = _sample_by_sample(ns, name, call, front)
+        if result is front:  # the first power of a matrix
+            return view(x, x.samples)
         if name in ("eig", "eigvals"):
             _refuse_mixed_types(name, x.dtype, result[0] if several else result)
         if not several:
@@ -195,18 +206,34 @@ def matmul(ns: EnsembleNamespace, x1: Array, x2: Array, /) -> Ensemble:
         return wrap(packed(base.reshape(product, (a.shape[0], *b.shape[1:], n_samples))), sample_set)
     if b.is_shared and b.ndim == 2 and a.ndim == 1:
         return wrap(packed(base.matmul(base.matrix_transpose(b.samples[..., 0]), a.samples)), sample_set)
+    if b.ndim == 1 and type(a.samples) is np.ndarray:  # sums of products, whose order is that of `np.sum`
+        found = products(a.samples, b.samples) if type(b.samples) is np.ndarray else None
+        if found is None and a.ndim == 1 and a.is_shared:
+            found = products(b.samples, a.samples)
+        if found is not None:
+            return wrap(found, sample_set)
     front = samples_first(ns, a), samples_first(ns, b)
     row, column = a.ndim == 1, b.ndim == 1
     left = base.expand_dims(front[0], axis=-2) if row else front[0]
     right = base.expand_dims(front[1], axis=-1) if column else front[1]
     ndim = max(len(left.shape), len(right.shape))
     left, right = (base.reshape(m, (m.shape[0], *(1,) * (ndim - len(m.shape)), *m.shape[1:])) for m in (left, right))
-    product = base.matmul(left, right)
+    product = _stacked_product(base, left, right)
     if column:
         product = base.squeeze(product, axis=-1)
     if row:
         product = base.squeeze(product, axis=-1 if column else -2)
     return samples_last(ns, product, sample_set)
+
+
+def _stacked_product(base: Namespace, left: Any, right: Any) -> Any:
+    """``matmul(left, right)``; large products of NumPy's floats in memory that was used before."""
+    large = type(left) is np.ndarray and type(right) is np.ndarray and left.size + right.size >= LARGE_STACK
+    if not large or left.dtype != right.dtype or left.dtype.kind not in "fc":
+        return base.matmul(left, right)
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    out = empty((*batch, left.shape[-2], right.shape[-1]), left.dtype)
+    return np.matmul(left, right, out=out)
 
 
 def vecdot(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, axis: int = -1) -> Ensemble:
@@ -220,6 +247,10 @@ def vecdot(ns: EnsembleNamespace, x1: Array, x2: Array, /, *, axis: int = -1) ->
     fits = a.shape[axis] == b.shape[axis]
     require(fits, "vecdot", "operands", "be equally long on axis", f"shapes {a.shape} and {b.shape}")
     left, right = a.samples, b.samples
+    if axis == -1 and type(left) is np.ndarray and left.shape == right.shape:
+        found = products(left, right)
+        if found is not None:
+            return wrap(found, sample_set)
     if base.isdtype(left.dtype, "complex floating"):
         left = base.conj(left)
     product = left * right
@@ -273,7 +304,7 @@ def diagonal(ns: EnsembleNamespace, x: Array, /, *, offset: int = 0) -> Ensemble
     """The diagonals of the matrices in the last two visible axes."""
     x = ns.lift(x, "diagonal")
     require(x.ndim > 1, "diagonal", "x", "have 2 axes or more", f"shape {x.shape}")
-    front = ns.base.diagonal(samples_first(ns, x), offset=offset)
+    front = ns.base.diagonal(ns.main.base.moveaxis(x.samples, -1, 0), offset=offset)  # a view
     return view(x, ns.main.base.moveaxis(front, 0, -1))
 
 
@@ -314,4 +345,8 @@ def vector_norm(
         if not base.isdtype(line.dtype, ("real floating", "complex floating")):
             line = base.astype(line, base.float64)
         return wrap(packed(ns.base.vector_norm(line, axis=0, ord=ord)), x.sample_set)
+    if ord == 2 and not keepdims and type(x.samples) is np.ndarray:
+        found = norm(x.samples, axes)
+        if found is not None:
+            return wrap(found, x.sample_set)
     return wrap(packed(ns.base.vector_norm(x.samples, axis=axes, keepdims=keepdims, ord=ord)), x.sample_set)

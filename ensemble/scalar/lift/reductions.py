@@ -13,6 +13,7 @@ from ensemble._check import message
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import EnsembleNamespace, named
+from ensemble.scalar.row_reductions import placed, reduced, running
 
 
 def visible_axis(axis: Any, ndim: int, function: str) -> int:
@@ -64,6 +65,10 @@ def reduction(*options: str) -> Callable[[EnsembleNamespace, str], Callable[...,
                 # Of single numbers; PyTorch ignores NaN there, and counts over all axes.
                 more.pop("keepdims", None)
                 return wrap(f(ns.base.expand_dims(x.samples, axis=0), axis=0, **more), x.sample_set)
+            if more.keys() <= {"keepdims"}:
+                found = reduced(name, x.samples, axes, **more)
+                if found is not None:
+                    return wrap(found, x.sample_set)
             return wrap(f(x.samples, axis=axes, **more), x.sample_set)
 
         lifted.__signature__ = signature  # type: ignore[attr-defined]
@@ -78,8 +83,12 @@ def position(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
 
     def lifted(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Ensemble:
         x = ns.lift(x, name)
+        axes = tuple(range(x.ndim)) if axis is None else (visible_axis(axis, x.ndim, name),)
+        found = placed(name, x.samples, axes, keepdims)
+        if found is not None:
+            return wrap(found, x.sample_set)
         if axis is not None:
-            return wrap(f(x.samples, axis=visible_axis(axis, x.ndim, name), keepdims=keepdims), x.sample_set)
+            return wrap(f(x.samples, axis=axes[0], keepdims=keepdims), x.sample_set)
         samples = f(flat(ns, x).samples, axis=0)
         if keepdims:
             samples = ns.base.reshape(samples, (*(1,) * x.ndim, x.n_samples))
@@ -97,6 +106,10 @@ def cumulative(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
         if axis is None and x.ndim != 1:
             raise ValueError(message(name, "axis", "be given where x has not 1 axis", f"None for shape {x.shape}"))
         k = 0 if axis is None else visible_axis(axis, x.ndim, name)
+        if type(x.samples) is np.ndarray and not include_initial and dtype in (None, x.dtype):
+            found = running(x.samples, k, name == "cumulative_prod")
+            if found is not None:
+                return wrap(found, x.sample_set)
         return wrap(f(x.samples, axis=k, dtype=dtype, include_initial=include_initial), x.sample_set)
 
     return named(lifted, name)

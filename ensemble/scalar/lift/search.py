@@ -6,12 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ensemble._typing import Array
 from ensemble.scalar.ensemble import Ensemble, packed, wrap
 from ensemble.scalar.lift.each_sample import each_sample
 from ensemble.scalar.lift.reductions import flat, visible_axis
 from ensemble.scalar.lift.shapes import concat
 from ensemble.scalar.namespace import EnsembleNamespace, named, samples_of, set_of
+from ensemble.scalar.own_places import picked
 
 
 def ordering(ns: EnsembleNamespace, name: str) -> Callable[..., Any]:
@@ -48,6 +51,10 @@ def take_along_axis(ns: EnsembleNamespace, x: Array, indices: Any, /, *, axis: i
             ns, "take_along_axis", functools.partial(ns.base.take_along_axis, axis=axis), x, indices
         )
         return result
+    arrays = x.ndim == 1 and type(x.samples) is np.ndarray and type(indices.samples) is np.ndarray
+    found = picked(x.samples, indices.samples) if arrays else None
+    if found is not None:
+        return wrap(found, set_of(x, indices))
     samples = ns.base.take_along_axis(x.samples, indices.samples, axis=k)  # the sample axes broadcast
     return wrap(packed(samples), set_of(x, indices))
 
