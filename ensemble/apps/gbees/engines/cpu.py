@@ -35,7 +35,7 @@ BUDGET = 1 << 21
 """Cell-steps, times dimensions, between two calls of `callback`: a tenth of a second or two."""
 
 SMALL = 1 << 14
-"""Cells up to which one thread is faster than several."""
+"""Cells up to which one thread is faster than several (`benchmarks gbees`)."""
 
 
 class CompiledEngine:
