@@ -1,20 +1,31 @@
-"""Instructions of LLVM in groups that several writers of code use."""
+"""Instructions of LLVM: the tables of operations and what emits them, for all that write code for the CPU.
+
+Both translators, the operators of `Lanes`, straight-line code and the text of traced bodies take from here which
+instruction an operation is; values may be numbers or vectors of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
 __all__ = [
+    "ARITHMETIC",
+    "COMPARISONS",
+    "CONDITIONS",
+    "INTRINSICS",
+    "arithmetic",
     "compared",
     "conversion",
     "counted",
     "declared",
     "instruction",
+    "is_real",
     "keep_rolled",
     "packed",
     "smaller",
@@ -23,19 +34,53 @@ __all__ = [
     "zero_bytes",
 ]
 
+ARITHMETIC: dict[Any, tuple[str, str]] = {
+    operator.add: ("fadd", "add"), operator.sub: ("fsub", "sub"), operator.mul: ("fmul", "mul"),
+    operator.truediv: ("fdiv", ""), operator.and_: ("", "and_"), operator.or_: ("", "or_"), operator.xor: ("", "xor"),
+    operator.lshift: ("", "shl"), operator.rshift: ("", "ashr"), operator.neg: ("fneg", "neg"),
+    operator.invert: ("", "not_"),
+}  # fmt: skip
+"""The instruction of each operator of Python on real numbers and on signed integers, as builders name it."""
+
+COMPARISONS: dict[Any, str] = {
+    operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
+}  # fmt: skip
+"""The symbol of each comparison of Python."""
+
+CONDITIONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+"""What LLVM calls it."""
+
+INTRINSICS = {"abs": "fabs", "round": "rint"} | {
+    name: name for name in ("ceil", "copysign", "floor", "fma", "rint", "sqrt", "trunc")
+}
+"""Functions of real numbers that are one instruction, by the names that Python's, NumPy's and the tracer's have."""
+
+
+def is_real(kind: Any) -> bool:
+    """Tell whether values of a type are real numbers, or vectors of them."""
+    return isinstance(getattr(kind, "element", kind), ir.FloatType | ir.DoubleType)
+
+
+def arithmetic(builder: Any, operation: Callable[..., Any], *values: Any, **flags: Any) -> Any:
+    """Emit an operator of Python on one or two values of one type, which has no check of overflow or of zero."""
+    real, whole = ARITHMETIC[operation]
+    return getattr(builder, real if is_real(values[0].type) else whole)(*values, **flags)
+
 
 def conversion(source: str, target: str) -> str:
     """The instruction that converts numbers of one type to another by the processor's rules; not to ``bool``.
 
     Types are NumPy's names. llvmlite's builders have a method of the instruction's name.
     """
-    whole = target.startswith("int")
+    whole, signed = "int" in target, source.startswith("int")
     if source == "bool":
         return "zext" if whole else "uitofp"
     wider = np.dtype(target).itemsize > np.dtype(source).itemsize
     if source.startswith("float"):
-        return "fptosi" if whole else "fpext" if wider else "fptrunc"
-    return "sitofp" if not whole else "sext" if wider else "trunc"
+        return ("fptoui" if target.startswith("u") else "fptosi") if whole else "fpext" if wider else "fptrunc"
+    if not whole:
+        return "sitofp" if signed else "uitofp"
+    return ("sext" if signed else "zext") if wider else "trunc"
 
 
 def instruction(builder: Any, name: str, arguments: Any) -> Any:
@@ -50,7 +95,7 @@ def instruction(builder: Any, name: str, arguments: Any) -> Any:
 
 def compared(builder: Any, symbol: str, a: Any, b: Any, *, signed: bool = True) -> Any:
     """Whether a comparison of two values, or of each lane, holds: NaN is unequal to all numbers."""
-    if isinstance(getattr(a.type, "element", a.type), ir.FloatType | ir.DoubleType):
+    if is_real(a.type):
         return (builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered)(symbol, a, b)
     return (builder.icmp_signed if signed else builder.icmp_unsigned)(symbol, a, b)
 

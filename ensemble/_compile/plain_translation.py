@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import ast
+import operator
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
-from ensemble._compile.instructions import compared, declared, instruction, smaller
+from ensemble._compile.instructions import (
+    COMPARISONS,
+    INTRINSICS,
+    arithmetic,
+    compared,
+    declared,
+    instruction,
+    is_real,
+    smaller,
+)
 from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.complex_numbers import vector_of
 from ensemble._compile.lanes.types import ROW_BYTES, fill_lanes
 from ensemble._compile.plain_language import Function, OfGroup
 from ensemble._compile.processor import register_bytes
-from ensemble._compile.translator_blocks import ARITHMETIC, COMPARISONS, Blocks
+from ensemble._compile.translator_blocks import OPERATORS, Blocks
 
 __all__ = ["I64", "Body", "Group"]
 
@@ -274,9 +284,7 @@ class Body(Blocks):
 
     def as_numbers(self, value: Any, kind: ir.Type) -> Any:
         """A number or a register that was loaded from an array of another floating-point type, in the group's."""
-        if kind == value.type or not isinstance(
-            getattr(value.type, "element", value.type), ir.FloatType | ir.DoubleType
-        ):
+        if kind == value.type or not is_real(value.type):
             return value
         return (self.builder.fpext if self.group.is_double else self.builder.fptrunc)(value, kind)
 
@@ -286,7 +294,7 @@ class Body(Blocks):
             return self.builder.not_(value)
         if isinstance(value, ir.Constant):
             return ir.Constant(value.type, -value.constant)
-        return self.builder.neg(value) if value.type == I64 else self.builder.fneg(value)
+        return arithmetic(self.builder, operator.neg, value)
 
     def value_BinOp(self, node: ast.BinOp) -> Any:
         if isinstance(node.op, ast.Pow) and ast.unparse(node.right) == "2":
@@ -296,24 +304,22 @@ class Body(Blocks):
 
     def arithmetic(self, operation: ast.operator, a: Any, b: Any) -> Any:
         a, b = self.alike(a, b)
-        name, _ = ARITHMETIC[type(operation)]
-        if self.group.is_complex and a.type == self.group.register and name in ("mul", "div"):
-            return (complex_numbers.product if name == "mul" else complex_numbers.quotient)(self.builder, a, b)
-        if name == "div":
-            if a.type == I64:
-                a, b = (self.converted(value, self.group.number) for value in (a, b))
-            return self.builder.fdiv(a, b)
-        if name in ("add", "sub", "mul"):
-            whole = a.type == I64
-            made = getattr(self.builder, ("" if whole else "f") + name)
-            return made(a, b, flags=("nsw",)) if whole else made(a, b)
-        return {"floordiv": self.builder.sdiv, "mod": self.builder.srem}[name](a, b)
+        function = OPERATORS[type(operation)]
+        if self.group.is_complex and a.type == self.group.register and function in (operator.mul, operator.truediv):
+            made = complex_numbers.product if function is operator.mul else complex_numbers.quotient
+            return made(self.builder, a, b)
+        if function in (operator.floordiv, operator.mod):
+            return (self.builder.sdiv if function is operator.floordiv else self.builder.srem)(a, b)
+        if function is operator.truediv and a.type == I64:
+            a, b = (self.converted(value, self.group.number) for value in (a, b))
+        flags = {"flags": ("nsw",)} if a.type == I64 else {}
+        return arithmetic(self.builder, function, a, b, **flags)
 
     def value_Compare(self, node: ast.Compare) -> Any:
         values = [self.value(part) for part in (node.left, *node.comparators)]
         result = None
         for operation, a, b in zip(node.ops, values[:-1], values[1:], strict=True):
-            met = compared(self.builder, COMPARISONS[type(operation)][0], *self.alike(a, b))
+            met = compared(self.builder, COMPARISONS[OPERATORS[type(operation)]], *self.alike(a, b))
             result = met if result is None else self.builder.and_(result, met)
         return result
 
@@ -376,7 +382,7 @@ class Body(Blocks):
             if name == "load":
                 return self.as_numbers(self.group.read(self.builder, place), self.group.register)
             return self.group.write(self.builder, self.converted(values[2], self.group.register), place)
-        intrinsics = {"abs": "fabs", "math.sqrt": "sqrt"}
-        if name not in intrinsics:
+        if name not in ("abs", "math.sqrt"):
             raise self.refused(node)
-        return instruction(self.builder, intrinsics[name], [self.converted(values[0], self.group.number)])
+        number = self.converted(values[0], self.group.number)
+        return instruction(self.builder, INTRINSICS[name.removeprefix("math.")], [number])

@@ -10,26 +10,21 @@ from __future__ import annotations
 import abc
 import ast
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
 
-__all__ = ["ARITHMETIC", "COMPARISONS", "Blocks"]
+__all__ = ["OPERATORS", "Blocks"]
 
-COMPARISONS = {
-    ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne), ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt), ast.GtE: (">=", operator.ge),
+OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.USub: operator.neg,
+    ast.Invert: operator.invert, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt,
+    ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
-"""The symbol of a comparison, and what it is of constants."""
-
-ARITHMETIC = {
-    ast.Add: ("add", operator.add), ast.Sub: ("sub", operator.sub), ast.Mult: ("mul", operator.mul),
-    ast.Div: ("div", operator.truediv), ast.FloorDiv: ("floordiv", operator.floordiv), ast.Mod: ("mod", operator.mod),
-    ast.BitAnd: ("and_", operator.and_), ast.BitOr: ("or_", operator.or_), ast.BitXor: ("xor", operator.xor),
-    ast.LShift: ("shl", operator.lshift), ast.RShift: ("shr", operator.rshift),
-}  # fmt: skip
-"""The name of an operator, of real numbers behind an ``f`` that of an instruction, and what it is of constants."""
+"""What an operator of the syntax is of constants; of other values, the tables of `instructions.py` have it."""
 
 
 class Blocks(abc.ABC):

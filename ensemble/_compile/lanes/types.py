@@ -28,7 +28,16 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model, type_callable
 
-from ensemble._compile.instructions import compared, counted, declared, instruction, stack_slot
+from ensemble._compile.instructions import (
+    ARITHMETIC,
+    COMPARISONS,
+    arithmetic,
+    compared,
+    counted,
+    declared,
+    instruction,
+    stack_slot,
+)
 from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.complex_numbers import vector_of
 from ensemble._compile.processor import STACK_ALIGNMENT
@@ -372,14 +381,15 @@ def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> 
     return fill_lanes(builder, context.cast(builder, value, scalar, lanes.dtype), lanes.width)
 
 
-def _arithmetic(operation: Any, real: str | None, whole: str) -> None:
-    def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
-        if isinstance(dtype, types.Complex) and real == "fmul":
-            return complex_numbers.product(builder, a, b)
-        floats = isinstance(dtype, types.Float) or (isinstance(dtype, types.Complex) and real in ("fadd", "fsub"))
-        return getattr(builder, real if floats else whole)(a, b)  # type: ignore[arg-type]
+def _arithmetic(operation: Any, arity: int) -> None:
+    def emit(builder: Any, dtype: Any, *values: Any) -> Any:
+        if isinstance(dtype, types.Complex) and operation is operator.mul:
+            return complex_numbers.product(builder, *values)
+        if isinstance(dtype, types.Complex) and operation not in (operator.add, operator.sub, operator.neg):
+            raise NotImplementedError(f"{operation.__name__} of complex lanes")
+        return arithmetic(builder, operation, *values)
 
-    _operator(operation, 2, emit)
+    _operator(operation, arity, emit)
 
 
 def _comparison(operation: Any, symbol: str) -> None:
@@ -391,31 +401,10 @@ def _comparison(operation: Any, symbol: str) -> None:
     _operator(operation, 2, emit, gives_mask=True)
 
 
-for _operation, _real, _whole in (
-    (operator.add, "fadd", "add"),
-    (operator.sub, "fsub", "sub"),
-    (operator.mul, "fmul", "mul"),
-    (operator.truediv, "fdiv", ""),
-    (operator.and_, None, "and_"),
-    (operator.or_, None, "or_"),
-    (operator.xor, None, "xor"),
-    (operator.lshift, None, "shl"),
-    (operator.rshift, None, "ashr"),
-):
-    _arithmetic(_operation, _real, _whole)
-
-for _operation, _symbol in (
-    (operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<="), (operator.eq, "=="),
-    (operator.ne, "!="),
-):  # fmt: skip
+for _operation in ARITHMETIC:
+    _arithmetic(_operation, 1 if _operation in (operator.neg, operator.invert) else 2)
+for _operation, _symbol in COMPARISONS.items():
     _comparison(_operation, _symbol)
-
-_operator(
-    operator.neg,
-    1,
-    lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float | types.Complex) else builder.neg)(a),
-)
-_operator(operator.invert, 1, lambda builder, dtype, a: builder.not_(a))
 
 
 @intrinsic
