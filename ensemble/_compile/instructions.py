@@ -28,6 +28,7 @@ __all__ = [
     "is_real",
     "keep_rolled",
     "packed",
+    "prefetched",
     "smaller",
     "stack_slot",
     "unpacked",
@@ -121,12 +122,28 @@ def stack_slot(builder: Any, kind: Any, value: Any = None) -> Any:
     return place
 
 
-def keep_rolled(module: ir.Module, branches: Sequence[Any], scalar: bool) -> None:
+def prefetched(
+    builder: Any, start: Any, n_bytes: int, *, first_level: bool = False, writes: bool = False, least: int = 0
+) -> None:
+    """Emit prefetches of the cache lines of `n_bytes` from `start` on, an address that may be invalid.
+
+    They go into the second-level cache, or into the first; nothing is emitted for fewer bytes than `least`.
+    """
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    function = declared(builder.module, kind, "llvm.prefetch.p0i8")
+    place = builder.bitcast(start, byte)
+    how = word(int(writes)), word(3 if first_level else 1), word(1)
+    for line in range(0, n_bytes if n_bytes >= least else 0, 64):
+        builder.call(function, [builder.gep(place, [ir.IntType(64)(line)]), *how])
+
+
+def keep_rolled(module: ir.Module, branches: Sequence[Any], scalar: bool, wholly: bool = False) -> None:
     """Tell LLVM not to unroll the loop to whose start `branches` lead, unless it knows the number of rounds.
 
-    Nor does it make packed instructions of the rounds of a loop that stays `scalar`.
+    `wholly`: not even then. Nor does it make packed instructions of the rounds of a loop that stays `scalar`.
     """
-    properties: list[Any] = [["llvm.loop.unroll.runtime.disable"]]
+    properties: list[Any] = [["llvm.loop.unroll.disable" if wholly else "llvm.loop.unroll.runtime.disable"]]
     if scalar:
         properties.append(["llvm.loop.vectorize.enable", ir.IntType(1)(0)])
     node = module.add_metadata([ir.IntType(64)(len(module.metadata)), *properties])

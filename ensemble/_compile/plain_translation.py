@@ -15,9 +15,10 @@ from ensemble._compile.instructions import (
     INTRINSICS,
     arithmetic,
     compared,
-    declared,
     instruction,
     is_real,
+    keep_rolled,
+    prefetched,
     smaller,
 )
 from ensemble._compile.lanes import complex_numbers
@@ -56,7 +57,6 @@ class Group:
         self.kinds |= {"Numbers": number.as_pointer(), "Stored": (stored or number).as_pointer()}
         self.kinds |= {"Integers": I64.as_pointer(), "Indices": I32.as_pointer()}
         self.written: dict[int, ir.Function] = {}
-        self.rules: tuple[Any, ...] | None = None
 
     def function(self, function: Function) -> ir.Function:
         """`function` in this module; written there where it is not yet."""
@@ -93,23 +93,8 @@ class Group:
 
     def prefetch(self, builder: Any, numbers: Any, first: Any, count: int = 0) -> None:
         """Prefetch the lines of the register, or of so many numbers, from entry `first` on."""
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-        function = declared(self.module, kind, "llvm.prefetch.p0i8")
-        start = builder.bitcast(builder.gep(numbers, [first]), byte)
-        n_bytes, locality = (count or self.count) * self.size, 1 if count else 3
-        for line in range(0, n_bytes if not count or n_bytes >= 32 else 0, 64):
-            builder.call(function, [builder.gep(start, [I64(line)]), I32(0), I32(locality), I32(1)])
-
-    def keep_rolled(self, branch: Any) -> None:
-        """Note for LLVM, on the branch back of a loop, that it is not to be unrolled or vectorised."""
-        if self.rules is None:
-            no_unroll = self.module.add_metadata([ir.MetaDataString(self.module, "llvm.loop.unroll.disable")])
-            no_lanes = [ir.MetaDataString(self.module, "llvm.loop.vectorize.enable"), I1(0)]
-            self.rules = (no_unroll, self.module.add_metadata(no_lanes))
-        note = self.module.add_metadata([*self.rules, I64(len(self.module.metadata))])  # one that is not there yet
-        note.operands = (note, *self.rules)  # notes on loops start with themselves
-        branch.set_metadata("llvm.loop", note)
+        start, n_bytes = builder.gep(numbers, [first]), (count or self.count) * self.size
+        prefetched(builder, start, n_bytes, first_level=not count, least=32 if count else 0)
 
 
 class Body(Blocks):
@@ -213,7 +198,7 @@ class Body(Blocks):
         if not self.builder.block.is_terminated:
             branch = self.builder.branch(test)
             if self.function.rolled:
-                self.group.keep_rolled(branch)
+                keep_rolled(self.group.module, [branch], scalar=True, wholly=True)
 
     def assign(self, name: str, value: Any) -> None:
         if name not in self.places:

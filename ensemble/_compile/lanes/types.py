@@ -36,6 +36,7 @@ from ensemble._compile.instructions import (
     counted,
     declared,
     instruction,
+    prefetched,
     stack_slot,
 )
 from ensemble._compile.lanes import complex_numbers
@@ -246,15 +247,9 @@ def _prefetching(array, width, writes):
     n_bytes = n * item_size(array.dtype)
 
     def codegen(context, builder, signature, arguments):
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         data = data_of(context, builder, signature.args[0], arguments[0])
-        start = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        function = declared(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
-        )
-        how = [word(1), word(3), word(1)] if writes else [word(0), word(1), word(1)]
-        for line in range(0, n_bytes if n_bytes >= 32 else 0, 64):
-            builder.call(function, [builder.gep(start, [ir.IntType(64)(line)]), *how])
+        start = builder.gep(data, [arguments[1]])
+        prefetched(builder, start, n_bytes, first_level=writes, writes=writes, least=32)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, width), codegen
