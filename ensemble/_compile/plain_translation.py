@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import operator
 from typing import Any
 
@@ -310,8 +309,18 @@ class Body(Blocks):
         return result
 
     def value_BoolOp(self, node: ast.BoolOp) -> Any:
-        parts = [functools.partial(self.value, part) for part in node.values]
-        return self.decided(parts, isinstance(node.op, ast.Or))
+        decided = I1(int(isinstance(node.op, ast.Or)))
+        after = self.block("decided")
+        ends = []
+        for part in node.values[:-1]:
+            value, more = self.value(part), self.block("more")
+            ends.append((decided, self.builder.block))
+            self.builder.cbranch(value, *((after, more) if decided.constant else (more, after)))
+            self.builder.position_at_end(more)
+        ends.append((self.value(node.values[-1]), self.builder.block))
+        self.builder.branch(after)
+        self.builder.position_at_end(after)
+        return self.phi(ends)
 
     def value_IfExp(self, node: ast.IfExp) -> Any:
         values, ends = self.chosen(self.value(node.test), node)

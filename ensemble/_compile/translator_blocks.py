@@ -93,20 +93,6 @@ class Blocks(abc.ABC):
         self.builder.position_at_end(after)
         return values, ends
 
-    def decided(self, parts: Sequence[Callable[[], Any]], either: bool) -> Any:
-        """The bit of an ``or`` (`either`) or ``and`` of `parts`, which are not asked behind the one that decides."""
-        after, ends = self.block("decided"), []
-        for part in parts[:-1]:
-            bit = part()
-            ends.append((ir.IntType(1)(int(either)), self.builder.block))
-            more = self.block("more")
-            self.builder.cbranch(bit, *((after, more) if either else (more, after)))
-            self.builder.position_at_end(more)
-        ends.append((parts[-1](), self.builder.block))
-        self.builder.branch(after)
-        self.builder.position_at_end(after)
-        return self.phi(ends)
-
     # --- statements
     def run(self, statements: Sequence[ast.stmt]) -> None:
         """Translate statements, up to one that leaves their block."""

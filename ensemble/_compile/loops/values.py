@@ -238,7 +238,7 @@ class Values(Blocks):
             return self.compared(node, comparison, last[-2], last[-1])
 
         pairs = zip(node.ops, node.comparators, strict=True)
-        return self.conditions([functools.partial(met, *pair) for pair in pairs], False)
+        return self.decided([functools.partial(met, *pair) for pair in pairs], False)
 
     def compared(self, node: ast.AST, comparison: ast.cmpop, a: Any, b: Any) -> Any:
         function = OPERATORS.get(type(comparison))
@@ -268,7 +268,7 @@ class Values(Blocks):
         """Whether an expression holds, for which integers count, too."""
         if isinstance(node, ast.BoolOp):
             parts = [functools.partial(self.condition, part) for part in node.values]
-            return self.conditions(parts, isinstance(node.op, ast.Or))
+            return self.decided(parts, isinstance(node.op, ast.Or))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             value = self.condition(node.operand)
             return not value if is_constant(value) else Value(types.boolean, self.builder.not_(value.made))
@@ -276,26 +276,30 @@ class Values(Blocks):
         return bool(value) if is_constant(value) else Value(types.boolean, self.truth(value))
 
     def value_BoolOp(self, node: ast.BoolOp) -> Any:
-        parts = [functools.partial(self.value, part) for part in node.values]
-        return self.conditions(parts, isinstance(node.op, ast.Or))
+        return self.decided([functools.partial(self.value, part) for part in node.values], isinstance(node.op, ast.Or))
 
-    def conditions(self, parts: Sequence[Callable[[], Any]], either: bool) -> Any:
+    def decided(self, parts: Sequence[Callable[[], Any]], either: bool) -> Any:
         """Whether one (`either`) or all of some conditions hold; those behind the one that decides are not asked."""
+        place, after = None, self.block("decided")
         for k, part in enumerate(parts):
-            first = part()
-            if not is_constant(first):
-                break
-            if bool(first) == either or k == len(parts) - 1:
-                return bool(first)
-        later = [functools.partial(lambda part: self.bit(part()), part) for part in parts[k + 1 :]]
-        return Value(types.boolean, self.decided([functools.partial(self.bit, first), *later], either))
-
-    def bit(self, value: Any) -> Any:
-        """A condition among others, as LLVM's value."""
-        given = self.made_of(bool(value) if is_constant(value) else value)
-        if given.kind is not types.boolean:
-            raise TranslationError(f"a condition of type {given.kind} beside another")
-        return given.made
+            value = part()
+            if is_constant(value) and bool(value) != either and k < len(parts) - 1:
+                continue
+            if is_constant(value) and place is None:
+                self.go(after)
+                self.builder.position_at_end(after)
+                return bool(value)
+            given = self.made_of(bool(value) if is_constant(value) else value)
+            if given.kind is not types.boolean:
+                raise TranslationError(f"a condition of type {given.kind} beside another")
+            place = self.slot(I1) if place is None else place
+            self.builder.store(given.made, place)
+            more = self.block("more")
+            self.builder.cbranch(given.made, *((after, more) if either else (more, after)))
+            self.builder.position_at_end(more)
+        self.builder.branch(after)
+        self.builder.position_at_end(after)
+        return Value(types.boolean, self.builder.load(place))
 
     def value_IfExp(self, node: ast.IfExp) -> Any:
         condition = self.condition(node.test)
