@@ -172,9 +172,9 @@ def counted(builder: Any, count: Any) -> Iterator[Any]:
     builder.position_at_end(end)
 
 
-def packed(builder: Any, values: Sequence[Any]) -> Any:
-    """Values of one type as an array of LLVM."""
-    array = ir.Constant(ir.ArrayType(values[0].type, len(values)), ir.Undefined)
+def packed(builder: Any, values: Sequence[Any], kind: ir.Type | None = None) -> Any:
+    """Values of one type as an array of LLVM, or as the structure `kind`."""
+    array = ir.Constant(ir.ArrayType(values[0].type, len(values)) if kind is None else kind, ir.Undefined)
     for k, value in enumerate(values):
         array = builder.insert_value(array, value, k)
     return array

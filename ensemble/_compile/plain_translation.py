@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
 from ensemble._compile.instructions import (
+    ARITHMETIC,
     COMPARISONS,
     INTRINSICS,
     arithmetic,
@@ -17,8 +19,10 @@ from ensemble._compile.instructions import (
     instruction,
     is_real,
     keep_rolled,
+    packed,
     prefetched,
     smaller,
+    unpacked,
 )
 from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.complex_numbers import vector_of
@@ -123,30 +127,14 @@ class Body(Blocks):
         return self.value(test)
 
     # --- statements
-    def run_Assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            if not isinstance(target, ast.Tuple):
-                continue
-            if isinstance(node.value, ast.Tuple):
-                values = [self.value(part) for part in node.value.elts]
-            else:
-                result = self.call(node.value)
-                values = [self.builder.extract_value(result, i) for i in range(len(target.elts))]
-            for part, value in zip(target.elts, values, strict=True):
-                self.store(part, value)
-            return
-        value = self.value(node.value)
-        for target in node.targets:
-            self.store(target, value)
-
     def run_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Subscript):
             place = self.place(node.target)
             change = self.value(node.value)
-            value = self.arithmetic(node.op, self.builder.load(place), change)
+            value = self.arithmetic(node, node.op, self.builder.load(place), change)
             self.builder.store(self.converted(value, place.type.pointee), place)
         else:
-            self.store(node.target, self.arithmetic(node.op, self.value(node.target), self.value(node.value)))
+            self.store(node.target, self.arithmetic(node, node.op, self.value(node.target), self.value(node.value)))
 
     def run_If(self, node: ast.If) -> None:
         self.branches(self.value(node.test), node)
@@ -185,11 +173,8 @@ class Body(Blocks):
         values = [self.converted(self.value(part), kind) for part, kind in zip(parts, kinds, strict=True)]
         if len(values) == 1:
             self.builder.ret(values[0])
-            return
-        result: Any = ir.Constant(ir.LiteralStructType(kinds), ir.Undefined)
-        for i, value in enumerate(values):
-            result = self.builder.insert_value(result, value, i)
-        self.builder.ret(result)
+        else:
+            self.builder.ret(packed(self.builder, values, ir.LiteralStructType(kinds)))
 
     # --- places
     def go_back(self, test: ir.Block) -> None:
@@ -200,16 +185,18 @@ class Body(Blocks):
                 keep_rolled(self.group.module, [branch], scalar=True, wholly=True)
 
     def assign(self, name: str, value: Any) -> None:
+        if isinstance(value, tuple):
+            raise NotImplementedError(f"{self.function.name}: not in this language: several values as {name}")
         if name not in self.places:
             self.places[name] = self.slot(value.type)
         self.builder.store(self.converted(value, self.places[name].type.pointee), self.places[name])
 
-    def store(self, target: ast.expr, value: Any) -> None:
-        if isinstance(target, ast.Name):
-            self.assign(target.id, value)
-        else:
-            place = self.place(target)
-            self.builder.store(self.converted(value, place.type.pointee), place)
+    def set_entry(self, target: ast.expr, value: Any) -> None:
+        place = self.place(target)
+        self.builder.store(self.converted(value, place.type.pointee), place)
+
+    def parts_of(self, target: ast.Tuple, value: Any) -> Sequence[Any]:
+        return value if isinstance(value, tuple) else unpacked(self.builder, value)
 
     def place(self, node: ast.expr) -> Any:
         if not isinstance(node, ast.Subscript):
@@ -260,6 +247,9 @@ class Body(Blocks):
             return self.builder.load(self.places[node.id])
         return self.constant(self.function.names[node.id])
 
+    def value_Tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self.value(part) for part in node.elts)
+
     def value_Attribute(self, node: ast.Attribute) -> Any:
         return self.constant({"np.nan": np.nan, "np.inf": np.inf}[ast.unparse(node)])
 
@@ -281,13 +271,7 @@ class Body(Blocks):
             return ir.Constant(value.type, -value.constant)
         return arithmetic(self.builder, operator.neg, value)
 
-    def value_BinOp(self, node: ast.BinOp) -> Any:
-        if isinstance(node.op, ast.Pow) and ast.unparse(node.right) == "2":
-            value = self.value(node.left)
-            return self.arithmetic(ast.Mult(), value, value)
-        return self.arithmetic(node.op, self.value(node.left), self.value(node.right))
-
-    def arithmetic(self, operation: ast.operator, a: Any, b: Any) -> Any:
+    def arithmetic(self, node: ast.AST, operation: ast.operator, a: Any, b: Any) -> Any:
         a, b = self.alike(a, b)
         function = OPERATORS[type(operation)]
         if self.group.is_complex and a.type == self.group.register and function in (operator.mul, operator.truediv):
@@ -297,6 +281,8 @@ class Body(Blocks):
             return (self.builder.sdiv if function is operator.floordiv else self.builder.srem)(a, b)
         if function is operator.truediv and a.type == I64:
             a, b = (self.converted(value, self.group.number) for value in (a, b))
+        if function not in ARITHMETIC:
+            raise self.refused(node)
         flags = {"flags": ("nsw",)} if a.type == I64 else {}
         return arithmetic(self.builder, function, a, b, **flags)
 
@@ -326,10 +312,7 @@ class Body(Blocks):
         values, ends = self.chosen(self.value(node.test), node)
         return self.phi(list(zip(values, ends, strict=True)))
 
-    def value_Call(self, node: ast.Call) -> Any:
-        return self.call(node)
-
-    def call(self, node: Any) -> Any:
+    def call(self, node: ast.Call) -> Any:
         name = ast.unparse(node.func)
         called = self.function.names.get(name)
         if isinstance(called, Function):

@@ -32,7 +32,7 @@ OF_A_NUMBER = (abs, math.sqrt, np.ceil, np.floor, np.rint, np.sqrt, np.trunc)
 class Calls(Arrays):
     """Calls of functions."""
 
-    def value_Call(self, node: ast.Call) -> Any:
+    def call(self, node: ast.Call) -> Any:
         function = self.value(node.func)
         if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
             raise self.refused(node)

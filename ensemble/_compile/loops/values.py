@@ -177,16 +177,6 @@ class Values(Blocks):
             return Value(value.kind, arithmetic(self.builder, operation, value.made))
         raise self.refused(node)
 
-    def value_BinOp(self, node: ast.BinOp) -> Any:
-        if isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == 2:
-            value = self.value(node.left)
-            return self.arithmetic(node, ast.Mult(), value, value)
-        if isinstance(node.op, ast.Pow):
-            parts = self.value(node.left), self.value(node.right)
-            if is_constant(parts):
-                return parts[0] ** parts[1]
-        return self.arithmetic(node, node.op, self.value(node.left), self.value(node.right))
-
     def arithmetic(self, node: ast.AST, operation: ast.operator, a: Any, b: Any) -> Any:
         function = OPERATORS.get(type(operation))
         if function is None:
@@ -196,6 +186,8 @@ class Values(Blocks):
         a, b = self.made_of(a), self.made_of(b)
         builder, kinds = self.builder, (a.kind, b.kind)
         lanes = lanes_among(kinds)
+        if function is operator.pow or (lanes is not None and function not in OF_LANES):
+            raise self.refused(node)
         if lanes is not None:
             return Value(lanes, OF_LANES[function](builder, lanes.dtype, self.cast(a, lanes), self.cast(b, lanes)))
         if set(kinds) == {SIGNED, types.boolean}:
