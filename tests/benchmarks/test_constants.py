@@ -2,9 +2,12 @@
 
 import ast
 import re
+from pathlib import Path
 
+import ensemble
 from benchmarks.__main__ import programs
-from tests.test_layers import ROOT, SOURCES
+
+ROOT = Path(ensemble.__file__).parent
 
 OF_SPEED = re.compile(
     r"prefetch|faster|slower|quicker|\bpays?\b|worth its|(one|several) threads?\b|threads (share|work)|"
@@ -20,7 +23,7 @@ NOT_OF_SPEED = {"SEED", "SHARED_BYTES", "REACH"}
 
 def constants():
     """Each constant of a module that has a number in it: where it stands, its name and its text."""
-    for path in SOURCES:
+    for path in sorted(ROOT.rglob("*.py")):
         source = path.read_text()
         lines, body = source.splitlines(), ast.parse(source).body
         for node, after in zip(body, [*body[1:], None]):
