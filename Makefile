@@ -54,20 +54,19 @@ test-newest:  ## the newest Numba, llvmlite, NumPy, SciPy: PYTHON installs them 
 		tests/test_numba_private.py
 
 LIBRARIES ?= /tmp/ensemble-libraries
-LIBRARIES_TESTS = tests/test_optional.py tests/test_trace_derivatives.py tests/scalar/test_torch.py tests/scalar/test_jax.py \
-	tests/scalar/test_jax_sample_sets.py tests/scalar/test_two_libraries.py tests/scalar/test_namespace.py \
-	tests/scalar/test_numpy_forms.py tests/scalar/test_numpy_protocols.py tests/scalar/test_protocols.py \
-	tests/scalar/test_ensemble.py tests/scalar/test_quantiles.py tests/scalar/test_reductions.py tests/scalar/test_run.py \
-	tests/scalar/test_sample_by_sample.py tests/linalg/test_entries.py tests/linalg/test_matrices_of_users.py \
-	tests/krylov/test_elsewhere_torch.py tests/krylov/test_elsewhere_jax.py tests/uq/inputs/test_labels.py \
-	ensemble/linalg/bridge
+LIBRARIES_TESTS = tests/scalar ensemble/linalg/bridge \
+	$(shell grep -rlE 'torch|jax' --include='test_*.py' --exclude-dir=scalar tests | sort)
 
-test-libraries:  ## arrays of PyTorch and JAX: PYTHON installs both, for the CPU, at LIBRARIES
+test-libraries-here:  ## arrays of PyTorch and JAX, of which PYTHON has those that it is told to test
+	$(PYTHON) -m pytest -n auto --dist worksteal --assert=plain -p no:cacheprovider \
+		-m "not slow and not cuda and not emulated" -k "torch or jax" $(LIBRARIES_TESTS)
+
+test-libraries:  ## the same, which PYTHON installs, for the CPU, at LIBRARIES
 	$(PYTHON) -m venv --clear $(LIBRARIES)
-	$(LIBRARIES)/bin/python -m pip install '.[test]' jax
-	$(LIBRARIES)/bin/python -m pip install --extra-index-url https://download.pytorch.org/whl/cpu torch
-	PYTHONPATH=$(CURDIR) $(LIBRARIES)/bin/python -m pytest -n auto --dist worksteal -p no:cacheprovider \
-		-m "not slow and not cuda" -k "torch or jax or label" $(LIBRARIES_TESTS)
+	$(LIBRARIES)/bin/python -m pip install '.[test]'
+	.ci/torch $(LIBRARIES)/bin/python
+	$(LIBRARIES)/bin/python -m pip install torch jax
+	$(MAKE) test-libraries-here PYTHON=$(LIBRARIES)/bin/python
 
 RUNS ?= 20000
 RECORD ?= benchmarks/results/rough-studies.json
@@ -148,5 +147,6 @@ conda:  ## the conda package and its tests, from a channel of wheels at CONDA (P
 		channel=['file://$(CONDA)/channel'], output_dir='$(CONDA)/out')"
 	ls $(CONDA)/out/noarch/*.conda
 
-.PHONY: help lint format test test-emulated test-slow test-lowest test-newest test-libraries rough test-gpu conformance \
+.PHONY: help lint format test test-emulated test-slow test-lowest test-newest test-libraries-here \
+	test-libraries rough test-gpu conformance \
 	support bench asv-check docs docs-links docs-links-inside docs-tour asv-pages asv-history dist conda

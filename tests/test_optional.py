@@ -1,5 +1,6 @@
 """A package that is not installed is named in one line, with what to install; nothing else needs it."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -97,3 +98,22 @@ def test_import_and_a_study_need_no_matplotlib():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert (done.stdout, done.returncode) == ("8\n", 0), done.stderr
+
+
+def test_what_asks_for_torch_or_jax_is_found_by_their_names():
+    """`make test-libraries-here` takes tests by these names: no other run has the two libraries."""
+    unnamed = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        if re.search("torch|jax", path.name):
+            continue
+        for node in ast.parse(path.read_text()).body:
+            asks = isinstance(node, ast.FunctionDef) and any(
+                isinstance(each, ast.Call)
+                and ast.unparse(each.func) == "pytest.importorskip"
+                and re.match(r"'(torch|jax)", ast.unparse(each.args[0]))
+                for each in ast.walk(node)
+            )
+            if asks and not re.search("torch|jax", node.name):
+                values = " ".join(ast.unparse(each) for each in node.decorator_list)
+                unnamed += [] if re.search("torch|jax", values) else [f"{path.name}::{node.name}"]
+    assert unnamed == []

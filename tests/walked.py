@@ -3,6 +3,8 @@
 import functools
 import inspect
 
+import pytest
+
 
 def every(names, cases):
     """As `pytest.mark.parametrize`, in one test: it ends at the first case that fails, which a note names.
@@ -19,6 +21,8 @@ def every(names, cases):
             for case in given:
                 try:
                     test(**case, **fixtures)
+                except pytest.skip.Exception as skipped:
+                    raise AssertionError(f"a case that is skipped would end the walk: {case}: {skipped}") from None
                 except Exception as error:
                     error.add_note(f"the case: {case}")
                     raise

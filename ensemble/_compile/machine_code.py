@@ -23,7 +23,10 @@ from ensemble._interrupts import shielded
 __all__ = ["KEPT", "Assembly", "Code", "Module", "assembled", "code_of", "kept_code", "processor_text"]
 
 SHORT = 4000
-"""Instructions that functions of lanes may have together, at all calls, to be inlined: more were no faster."""
+"""Instructions that functions of lanes may have together, at all calls, to be inlined: more were no faster.
+
+Measured again by `benchmarks ode`.
+"""
 
 
 class Assembly(NamedTuple):

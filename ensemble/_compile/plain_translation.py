@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import ast
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
-from ensemble._compile.instructions import compared, declared, instruction, smaller
+from ensemble._compile.instructions import (
+    ARITHMETIC,
+    COMPARISONS,
+    INTRINSICS,
+    arithmetic,
+    compared,
+    instruction,
+    is_real,
+    keep_rolled,
+    packed,
+    prefetched,
+    smaller,
+    unpacked,
+)
 from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.complex_numbers import vector_of
 from ensemble._compile.lanes.types import ROW_BYTES, fill_lanes
 from ensemble._compile.plain_language import Function, OfGroup
 from ensemble._compile.processor import register_bytes
-from ensemble._compile.translator_blocks import ARITHMETIC, COMPARISONS, Blocks
+from ensemble._compile.translator_blocks import OPERATORS, Blocks
 
 __all__ = ["I64", "Body", "Group"]
 
@@ -45,7 +60,6 @@ class Group:
         self.kinds |= {"Numbers": number.as_pointer(), "Stored": (stored or number).as_pointer()}
         self.kinds |= {"Integers": I64.as_pointer(), "Indices": I32.as_pointer()}
         self.written: dict[int, ir.Function] = {}
-        self.rules: tuple[Any, ...] | None = None
 
     def function(self, function: Function) -> ir.Function:
         """`function` in this module; written there where it is not yet."""
@@ -82,23 +96,8 @@ class Group:
 
     def prefetch(self, builder: Any, numbers: Any, first: Any, count: int = 0) -> None:
         """Prefetch the lines of the register, or of so many numbers, from entry `first` on."""
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-        function = declared(self.module, kind, "llvm.prefetch.p0i8")
-        start = builder.bitcast(builder.gep(numbers, [first]), byte)
-        n_bytes, locality = (count or self.count) * self.size, 1 if count else 3
-        for line in range(0, n_bytes if not count or n_bytes >= 32 else 0, 64):
-            builder.call(function, [builder.gep(start, [I64(line)]), I32(0), I32(locality), I32(1)])
-
-    def keep_rolled(self, branch: Any) -> None:
-        """Note for LLVM, on the branch back of a loop, that it is not to be unrolled or vectorised."""
-        if self.rules is None:
-            no_unroll = self.module.add_metadata([ir.MetaDataString(self.module, "llvm.loop.unroll.disable")])
-            no_lanes = [ir.MetaDataString(self.module, "llvm.loop.vectorize.enable"), I1(0)]
-            self.rules = (no_unroll, self.module.add_metadata(no_lanes))
-        note = self.module.add_metadata([*self.rules, I64(len(self.module.metadata))])  # one that is not there yet
-        note.operands = (note, *self.rules)  # notes on loops start with themselves
-        branch.set_metadata("llvm.loop", note)
+        start, n_bytes = builder.gep(numbers, [first]), (count or self.count) * self.size
+        prefetched(builder, start, n_bytes, first_level=not count, least=32 if count else 0)
 
 
 class Body(Blocks):
@@ -128,30 +127,14 @@ class Body(Blocks):
         return self.value(test)
 
     # --- statements
-    def run_Assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            if not isinstance(target, ast.Tuple):
-                continue
-            if isinstance(node.value, ast.Tuple):
-                values = [self.value(part) for part in node.value.elts]
-            else:
-                result = self.call(node.value)
-                values = [self.builder.extract_value(result, i) for i in range(len(target.elts))]
-            for part, value in zip(target.elts, values, strict=True):
-                self.store(part, value)
-            return
-        value = self.value(node.value)
-        for target in node.targets:
-            self.store(target, value)
-
     def run_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Subscript):
             place = self.place(node.target)
             change = self.value(node.value)
-            value = self.arithmetic(node.op, self.builder.load(place), change)
+            value = self.arithmetic(node, node.op, self.builder.load(place), change)
             self.builder.store(self.converted(value, place.type.pointee), place)
         else:
-            self.store(node.target, self.arithmetic(node.op, self.value(node.target), self.value(node.value)))
+            self.store(node.target, self.arithmetic(node, node.op, self.value(node.target), self.value(node.value)))
 
     def run_If(self, node: ast.If) -> None:
         self.branches(self.value(node.test), node)
@@ -190,11 +173,8 @@ class Body(Blocks):
         values = [self.converted(self.value(part), kind) for part, kind in zip(parts, kinds, strict=True)]
         if len(values) == 1:
             self.builder.ret(values[0])
-            return
-        result: Any = ir.Constant(ir.LiteralStructType(kinds), ir.Undefined)
-        for i, value in enumerate(values):
-            result = self.builder.insert_value(result, value, i)
-        self.builder.ret(result)
+        else:
+            self.builder.ret(packed(self.builder, values, ir.LiteralStructType(kinds)))
 
     # --- places
     def go_back(self, test: ir.Block) -> None:
@@ -202,19 +182,21 @@ class Body(Blocks):
         if not self.builder.block.is_terminated:
             branch = self.builder.branch(test)
             if self.function.rolled:
-                self.group.keep_rolled(branch)
+                keep_rolled(self.group.module, [branch], scalar=True, wholly=True)
 
     def assign(self, name: str, value: Any) -> None:
+        if isinstance(value, tuple):
+            raise NotImplementedError(f"{self.function.name}: not in this language: several values as {name}")
         if name not in self.places:
             self.places[name] = self.slot(value.type)
         self.builder.store(self.converted(value, self.places[name].type.pointee), self.places[name])
 
-    def store(self, target: ast.expr, value: Any) -> None:
-        if isinstance(target, ast.Name):
-            self.assign(target.id, value)
-        else:
-            place = self.place(target)
-            self.builder.store(self.converted(value, place.type.pointee), place)
+    def set_entry(self, target: ast.expr, value: Any) -> None:
+        place = self.place(target)
+        self.builder.store(self.converted(value, place.type.pointee), place)
+
+    def parts_of(self, target: ast.Tuple, value: Any) -> Sequence[Any]:
+        return value if isinstance(value, tuple) else unpacked(self.builder, value)
 
     def place(self, node: ast.expr) -> Any:
         if not isinstance(node, ast.Subscript):
@@ -265,6 +247,9 @@ class Body(Blocks):
             return self.builder.load(self.places[node.id])
         return self.constant(self.function.names[node.id])
 
+    def value_Tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self.value(part) for part in node.elts)
+
     def value_Attribute(self, node: ast.Attribute) -> Any:
         return self.constant({"np.nan": np.nan, "np.inf": np.inf}[ast.unparse(node)])
 
@@ -274,9 +259,7 @@ class Body(Blocks):
 
     def as_numbers(self, value: Any, kind: ir.Type) -> Any:
         """A number or a register that was loaded from an array of another floating-point type, in the group's."""
-        if kind == value.type or not isinstance(
-            getattr(value.type, "element", value.type), ir.FloatType | ir.DoubleType
-        ):
+        if kind == value.type or not is_real(value.type):
             return value
         return (self.builder.fpext if self.group.is_double else self.builder.fptrunc)(value, kind)
 
@@ -286,34 +269,28 @@ class Body(Blocks):
             return self.builder.not_(value)
         if isinstance(value, ir.Constant):
             return ir.Constant(value.type, -value.constant)
-        return self.builder.neg(value) if value.type == I64 else self.builder.fneg(value)
+        return arithmetic(self.builder, operator.neg, value)
 
-    def value_BinOp(self, node: ast.BinOp) -> Any:
-        if isinstance(node.op, ast.Pow) and ast.unparse(node.right) == "2":
-            value = self.value(node.left)
-            return self.arithmetic(ast.Mult(), value, value)
-        return self.arithmetic(node.op, self.value(node.left), self.value(node.right))
-
-    def arithmetic(self, operation: ast.operator, a: Any, b: Any) -> Any:
+    def arithmetic(self, node: ast.AST, operation: ast.operator, a: Any, b: Any) -> Any:
         a, b = self.alike(a, b)
-        name, _ = ARITHMETIC[type(operation)]
-        if self.group.is_complex and a.type == self.group.register and name in ("mul", "div"):
-            return (complex_numbers.product if name == "mul" else complex_numbers.quotient)(self.builder, a, b)
-        if name == "div":
-            if a.type == I64:
-                a, b = (self.converted(value, self.group.number) for value in (a, b))
-            return self.builder.fdiv(a, b)
-        if name in ("add", "sub", "mul"):
-            whole = a.type == I64
-            made = getattr(self.builder, ("" if whole else "f") + name)
-            return made(a, b, flags=("nsw",)) if whole else made(a, b)
-        return {"floordiv": self.builder.sdiv, "mod": self.builder.srem}[name](a, b)
+        function = OPERATORS[type(operation)]
+        if self.group.is_complex and a.type == self.group.register and function in (operator.mul, operator.truediv):
+            made = complex_numbers.product if function is operator.mul else complex_numbers.quotient
+            return made(self.builder, a, b)
+        if function in (operator.floordiv, operator.mod):
+            return (self.builder.sdiv if function is operator.floordiv else self.builder.srem)(a, b)
+        if function is operator.truediv and a.type == I64:
+            a, b = (self.converted(value, self.group.number) for value in (a, b))
+        if function not in ARITHMETIC:
+            raise self.refused(node)
+        flags = {"flags": ("nsw",)} if a.type == I64 else {}
+        return arithmetic(self.builder, function, a, b, **flags)
 
     def value_Compare(self, node: ast.Compare) -> Any:
         values = [self.value(part) for part in (node.left, *node.comparators)]
         result = None
         for operation, a, b in zip(node.ops, values[:-1], values[1:], strict=True):
-            met = compared(self.builder, COMPARISONS[type(operation)][0], *self.alike(a, b))
+            met = compared(self.builder, COMPARISONS[OPERATORS[type(operation)]], *self.alike(a, b))
             result = met if result is None else self.builder.and_(result, met)
         return result
 
@@ -335,10 +312,7 @@ class Body(Blocks):
         values, ends = self.chosen(self.value(node.test), node)
         return self.phi(list(zip(values, ends, strict=True)))
 
-    def value_Call(self, node: ast.Call) -> Any:
-        return self.call(node)
-
-    def call(self, node: Any) -> Any:
+    def call(self, node: ast.Call) -> Any:
         name = ast.unparse(node.func)
         called = self.function.names.get(name)
         if isinstance(called, Function):
@@ -376,7 +350,7 @@ class Body(Blocks):
             if name == "load":
                 return self.as_numbers(self.group.read(self.builder, place), self.group.register)
             return self.group.write(self.builder, self.converted(values[2], self.group.register), place)
-        intrinsics = {"abs": "fabs", "math.sqrt": "sqrt"}
-        if name not in intrinsics:
+        if name not in ("abs", "math.sqrt"):
             raise self.refused(node)
-        return instruction(self.builder, intrinsics[name], [self.converted(values[0], self.group.number)])
+        number = self.converted(values[0], self.group.number)
+        return instruction(self.builder, INTRINSICS[name.removeprefix("math.")], [number])

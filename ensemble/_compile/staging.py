@@ -18,10 +18,13 @@ from ensemble._typing import Array
 __all__ = ["HostStream", "StagedCopies", "StagedCopy"]
 
 LARGEST_PIECE, SMALLEST_PIECE = 4 << 20, 1 << 20
-"""Bytes of a piece: the copies of one must take longer than starting them."""
+"""Bytes of a piece: the copies of one must take longer than starting them (`benchmarks transfers-device`)."""
 
 THREAD_BYTES = 4 << 20
-"""Bytes for which a further thread is worth its start and the waiting for Python's lock."""
+"""Bytes for which a further thread is worth its start and the waiting for Python's lock.
+
+Measured again by `benchmarks transfers-device`.
+"""
 
 
 class HostStream:

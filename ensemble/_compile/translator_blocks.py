@@ -10,26 +10,21 @@ from __future__ import annotations
 import abc
 import ast
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
 
-__all__ = ["ARITHMETIC", "COMPARISONS", "Blocks"]
+__all__ = ["OPERATORS", "Blocks"]
 
-COMPARISONS = {
-    ast.Eq: ("==", operator.eq), ast.NotEq: ("!=", operator.ne), ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le), ast.Gt: (">", operator.gt), ast.GtE: (">=", operator.ge),
+OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
+    ast.USub: operator.neg, ast.Invert: operator.invert, ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
-"""The symbol of a comparison, and what it is of constants."""
-
-ARITHMETIC = {
-    ast.Add: ("add", operator.add), ast.Sub: ("sub", operator.sub), ast.Mult: ("mul", operator.mul),
-    ast.Div: ("div", operator.truediv), ast.FloorDiv: ("floordiv", operator.floordiv), ast.Mod: ("mod", operator.mod),
-    ast.BitAnd: ("and_", operator.and_), ast.BitOr: ("or_", operator.or_), ast.BitXor: ("xor", operator.xor),
-    ast.LShift: ("shl", operator.lshift), ast.RShift: ("shr", operator.rshift),
-}  # fmt: skip
-"""The name of an operator, of real numbers behind an ``f`` that of an instruction, and what it is of constants."""
+"""What an operator of the syntax is of constants; of other values, the tables of `instructions.py` have it."""
 
 
 class Blocks(abc.ABC):
@@ -85,6 +80,23 @@ class Blocks(abc.ABC):
             raise self.refused(node)
         return translate(node)
 
+    @abc.abstractmethod
+    def arithmetic(self, node: ast.AST, operation: ast.operator, a: Any, b: Any) -> Any:
+        """Translate an operator on two values."""
+
+    def value_BinOp(self, node: ast.BinOp) -> Any:
+        if isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == 2:
+            value = self.value(node.left)
+            return self.arithmetic(node, ast.Mult(), value, value)
+        return self.arithmetic(node, node.op, self.value(node.left), self.value(node.right))
+
+    def value_Call(self, node: ast.Call) -> Any:
+        return self.call(node)
+
+    @abc.abstractmethod
+    def call(self, node: ast.Call) -> Any:
+        """Translate a call."""
+
     def chosen(self, condition: Any, node: ast.IfExp) -> tuple[list[Any], list[ir.Block]]:
         """The values of the two parts of a conditional expression, and the blocks that lead from them to this one."""
         blocks, after = (self.block("then"), self.block("other")), self.block("after")
@@ -108,6 +120,33 @@ class Blocks(abc.ABC):
             translate(statement)
             if self.builder.block.is_terminated:
                 return
+
+    @abc.abstractmethod
+    def assign(self, name: str, value: Any) -> None:
+        """Give a name a value."""
+
+    @abc.abstractmethod
+    def set_entry(self, target: ast.expr, value: Any) -> None:
+        """Write a value to memory."""
+
+    @abc.abstractmethod
+    def parts_of(self, target: ast.Tuple, value: Any) -> Sequence[Any]:
+        """The values of one that is assigned to several targets."""
+
+    def run_Assign(self, node: ast.Assign) -> None:
+        value = self.value(node.value)
+        for target in node.targets:
+            self.store(target, value)
+
+    def store(self, target: ast.expr, value: Any) -> None:
+        """Give what stands on the left of an assignment its value."""
+        if isinstance(target, ast.Tuple):
+            for part, each in zip(target.elts, self.parts_of(target, value), strict=True):
+                self.store(part, each)
+        elif isinstance(target, ast.Name):
+            self.assign(target.id, value)
+        else:
+            self.set_entry(target, value)
 
     def branches(self, condition: Any, node: ast.If) -> None:
         """The two branches of an ``if``."""

@@ -24,7 +24,10 @@ from ensemble.multigrid.splitting import SharedStrength, part_of
 __all__ = ["RankReduction"]
 
 SMALLEST_DOMAIN = 256
-"""Rows of a coarse domain, on average, below which pairs of domains are joined: borders cost iterations."""
+"""Rows of a coarse domain, on average, below which pairs of domains are joined: borders cost iterations.
+
+Measured again by `benchmarks distributed`.
+"""
 
 
 class RankReduction:

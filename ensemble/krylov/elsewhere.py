@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -41,22 +41,23 @@ from ensemble.scalar import Ensemble
 __all__ = ["on_every_library"]
 
 Method = Callable[..., Any]
+Solver = TypeVar("Solver", bound=Method)
 
 
-def on_every_library(*, symmetric: bool) -> Callable[[Method], Method]:
+def on_every_library(*, symmetric: bool) -> Callable[[Solver], Solver]:
     """Decorate a solver of NumPy's and CuPy's arrays so that it takes those of other libraries.
 
     `symmetric`: whether A is its own conjugate transpose for this solver.
     """
 
-    def decorate(method: Method) -> Method:
+    def decorate(method: Solver) -> Solver:
         @functools.wraps(method)
         def solver(A: Any, b: Any, **options: Any) -> Any:
             if is_elsewhere(A, b, options.get("x0")):
                 return _Call(method, symmetric, A, b, options).result()
             return method(A, b, **options)
 
-        return solver
+        return cast(Solver, solver)
 
     return decorate
 

@@ -123,7 +123,8 @@ def newton(
     iterations, linear = np.zeros(n_samples, np.int64), np.zeros(n_samples, np.int64)
     active = np.ones(n_samples, bool)
     target: Any = None
-    matrix, space = None, space_in_force()
+    matrix: Any = None
+    space = space_in_force()
     history: list[np.ndarray] = []
     with np.errstate(all="ignore"):
         for step in range(max_iterations + 1):

@@ -26,13 +26,19 @@ LARGEST_DENSE = 4000
 """Rows above which a coarsest level that would not coarsen further is smoothed instead of inverted."""
 
 LEVEL_ENTRIES = 1000
-"""Fixed cost of one more level (kernel launches), in stored entries of a smoothed level."""
+"""Fixed cost of one more level (kernel launches), in stored entries of a smoothed level.
+
+Measured again by `benchmarks diffusion-device`.
+"""
 
 FACTORIZED = 64
 """Rows from which on a coarsest matrix is factorised: below, products with the inverse are as fast as solutions."""
 
 NEGLIGIBLE = 1 / 8
-"""Cost of the dense inverse, relative to that of the finer levels, below which further levels gain nothing."""
+"""Cost of the dense inverse, relative to that of the finer levels, below which further levels gain nothing.
+
+Measured again by `benchmarks multigrid`.
+"""
 
 
 def dense_cost(rows: int) -> float:

@@ -19,6 +19,7 @@ COSTLY = 50.0
 """Multiply-adds of a factorisation for each value of it, which a solution reads once, from which "bdf" is faster.
 
 At equal errors, dense networks of 150 species (36) take the same time by both, of 53 (12) half of it by "rodas4".
+Measured again by `benchmarks stiff`.
 """
 
 

@@ -36,18 +36,23 @@ FACTORS = 1 << 25
 """Values of factors that are kept at a time; of 8 samples at least."""
 
 FEW = 1 << 13
-"""Values of y in progress up to which one thread works: a pass takes less time than threads need to start and wait."""
+"""Values of y in progress up to which one thread works: a pass takes less time than threads need to start and wait.
+
+Measured again by `benchmarks stiff`.
+"""
 
 LARGE, SMALL = 256, 8
 """Operations of a group, on average, from which groups are faster than an instruction for each node, and are of use.
 
 Networks of 325 reactions, with 70 to 100, take 1.4 times as long by groups; a matrix of 100 unknowns half as long.
+Measured again by `benchmarks ode-dense`.
 """
 
 MOSTLY = 0.5
 """Of all operations in long sums, from which groups are faster than instructions of basic operations.
 
 A stencil of 2000 unknowns takes 64 us by instructions and 148 by groups; rows of a matrix stay in registers by groups.
+Measured again by `benchmarks ode-dense`.
 """
 
 KEPT = 16

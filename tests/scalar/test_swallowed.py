@@ -383,3 +383,15 @@ def test_code_that_asks_what_a_value_is_gives_no_warning():
         with pytest.raises(ValueError, match="no array"):
             raises(X)
         assert pd.api.types.is_hashable(X) is False
+
+
+@pytest.mark.parametrize("folder, warns", [("site-packages", False), ("dist-packages", False), ("project", True)])
+def test_packages_wherever_they_are_installed_may_try_what_a_value_is(folder, warns, tmp_path):
+    file = tmp_path / folder / "package.py"
+    file.parent.mkdir()
+    file.write_text("def known(x):\n    try:\n        return hash(x)\n    except Exception:\n        return None\n")
+    names = {"__name__": "package"}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    with warnings.catch_warnings(record=True, action="always") as seen:
+        assert names["known"](X) is None
+    assert len(seen) == warns

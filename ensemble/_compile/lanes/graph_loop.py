@@ -10,27 +10,28 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from ensemble._compile.instructions import conversion
+from ensemble._compile.instructions import ARITHMETIC, COMPARISONS, CONDITIONS, INTRINSICS, conversion
 from ensemble._compile.lanes.carried_values import is_input, repeated
 from ensemble._compile.lanes.interleaving import interleaved
 from ensemble._compile.lanes.library import LaneFunction
 from ensemble._compile.machine_code import Assembly
 from ensemble._compile.processor import STACK_ALIGNMENT, register_bytes
 from ensemble._compile.trace.graph import Graph, Node, seldom_read
+from ensemble._compile.trace.operations import OPERATIONS
 
 __all__ = ["Body", "copies_of", "graph_loop"]
 
 ELEMENTS = {"float64": "double", "float32": "float", "int64": "i64", "int32": "i32", "bool": "i1"}
 BITS = {"float64": 64, "float32": 32, "int64": 64, "int32": 32, "bool": 1}
 
-DIRECT = {"add": ("fadd", "add"), "subtract": ("fsub", "sub"), "multiply": ("fmul", "mul"), "divide": ("fdiv", None)}
-COMPARED = {"less": "olt", "less_equal": "ole", "greater": "ogt", "greater_equal": "oge", "equal": "oeq",
-            "not_equal": "une"}  # fmt: skip
-ORDERED = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
-"""Comparisons of integers, signed or not."""
+DIRECT = {name: ARITHMETIC[OPERATIONS[name].host] for name in ("add", "subtract", "multiply", "divide")}
+"""The instruction of an operation of the tracer on real numbers, and on integers."""
+COMPARED = {
+    name: CONDITIONS[COMPARISONS[OPERATIONS[name].host]]
+    for name in ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+}
 LOGICAL = {f"{kind}_{name}": name for kind in ("logical", "bitwise") for name in ("and", "or", "xor")}
-INTRINSIC = {"fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
-             "abs": "fabs", "copysign": "copysign"}  # fmt: skip
+INTRINSIC = ("fma", "sqrt", "floor", "ceil", "trunc", "round", "abs", "copysign")
 """Operations of real numbers that are one intrinsic function of LLVM."""
 OTHERS = ("constant", "input", "negative", "square", "reciprocal", "positive", "bits", "maximum", "minimum", "isnan",
           "isfinite", "isinf", "cast", "where", "from_bits", "high_word", "logical_not", "bitwise_invert")  # fmt: skip
@@ -293,7 +294,8 @@ class Body:
         if name in INTRINSIC:
             return self.of_intrinsic(name, operands, kind)
         if name in COMPARED:
-            return self.add(f"fcmp {COMPARED[name]} {kind} {', '.join(operands)}")
+            ordered = "u" if name == "not_equal" else "o"  # NaN is unequal to all numbers
+            return self.add(f"fcmp {ordered}{COMPARED[name]} {kind} {', '.join(operands)}")
         if name == "negative":
             return self.add(f"fneg {kind} {first}")
         if name == "square":
@@ -323,10 +325,9 @@ class Body:
         kind, given = self.type_of(dtype), ", ".join(operands)
         if DIRECT.get(name, (None, None))[1]:
             return self.add(f"{DIRECT[name][1]} {kind} {given}")
-        if name in ("equal", "not_equal"):
-            return self.add(f"icmp {'eq' if name == 'equal' else 'ne'} {kind} {given}")
-        if name in ORDERED:
-            return self.add(f"icmp {'u' if dtype == 'bool' else 's'}{ORDERED[name]} {kind} {given}")
+        if name in COMPARED:
+            sign = "" if name in ("equal", "not_equal") else "u" if dtype == "bool" else "s"
+            return self.add(f"icmp {sign}{COMPARED[name]} {kind} {given}")
         if dtype == "bool":
             return None
         if name == "square":
@@ -343,7 +344,7 @@ class Body:
         return self.add(f"select {self.type_of('bool')} {mask}, {kind} {a}, {kind} {b}")
 
     def of_intrinsic(self, name: str, operands: list[str], kind: str) -> str:
-        function = self.intrinsic(INTRINSIC[name], kind, len(operands))
+        function = self.intrinsic(INTRINSICS[name], kind, len(operands))
         return self.add(f"call {kind} {function}({', '.join(f'{kind} {value}' for value in operands)})")
 
     def intrinsic(self, name: str, kind: str, n_operands: int) -> str:

@@ -17,13 +17,19 @@ from ensemble._compile.trace.graph import Graph, Node, ancestors, renumbered
 __all__ = ["interleaved", "staggered"]
 
 DISTANCE = {64: 24, 32: 32, 16: 24}
-"""Nodes between a copy and the next one, by the bytes of a register; measured (`ensemble/_compile/EXPERIMENTS.md`)."""
+"""Nodes between a copy and the next one, by the bytes of a register (`ensemble/_compile/EXPERIMENTS.md`).
+
+Measured again by `benchmarks ode`.
+"""
 
 APART = 12
-"""Nodes of the leading part between an other part and the next one; measured likewise."""
+"""Nodes of the leading part between an other part and the next one (`benchmarks ode`)."""
 
 LEAST, MOST = 16, 128
-"""Nodes of parts that follow each other, each as a block of its own: LLVM mixes instructions of one block. Measured."""
+"""Nodes of parts that follow each other, each as a block of its own: LLVM mixes instructions of one block.
+
+Measured again by `benchmarks ode`.
+"""
 
 
 def interleaved(graph: Graph, count: int, distance: int | None = None) -> Graph:

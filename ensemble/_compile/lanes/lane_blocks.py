@@ -6,7 +6,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ensemble._compile.instructions import declared
+from ensemble._compile.instructions import prefetched
 from ensemble._compile.lanes.transpose import write_tile
 from ensemble._compile.lanes.types import alignment, data_of, fill_lanes, item_size, pointer_to, width_of
 
@@ -71,16 +71,10 @@ def prefetch_block(typingctx, values, place, step, count, sums):
 
     def codegen(context, builder, signature, arguments):
         array, start, distance = arguments[:3]
-        byte, word, wide = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
         data = data_of(context, builder, signature.args[0], array)
-        function = declared(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
-        )
         for k in range(n if 2 * n_bytes >= LINE else 0):
-            offset = builder.add(start, builder.mul(distance, wide(k)))
-            first = builder.bitcast(builder.gep(data, [offset]), byte)
-            for line in range(0, n_bytes, LINE):
-                builder.call(function, [builder.gep(first, [wide(line)]), word(0), word(1), word(1)])
+            offset = builder.add(start, builder.mul(distance, ir.IntType(64)(k)))
+            prefetched(builder, builder.gep(data, [offset]), n_bytes)
         return context.get_dummy_value()
 
     return types.void(values, types.int64, types.int64, count, sums), codegen

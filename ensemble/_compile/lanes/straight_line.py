@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ensemble._compile.instructions import compared, instruction, unpacked
+from ensemble._compile.instructions import arithmetic, compared, instruction, unpacked
 from ensemble._compile.lanes.types import data_of, fill_lanes
 from ensemble._compile.plain_language import Function
 from ensemble._compile.plain_translation import Group
@@ -20,7 +21,7 @@ class StraightLine(Function):
     """Statements without branches on `width` lanes, as a function of one array and one offset for each part.
 
     `parts` are names; arguments are all arrays, then all offsets. Each line of `statements` is a result, an operation
-    and its operands, ``x + a b``. Operations are those of `ARITHMETIC`, ``!=``, ``<=``, ``pick c a b`` (a if c, else
+    and its operands, ``x + a b``. Operations are those of `OPERATIONS`, ``!=``, ``<=``, ``pick c a b`` (a if c, else
     b), ``fma a b c`` (a b + c) and ``fnma a b c`` (c - a b); an operand is a result, a name in `numbers`, or entry c of
     a part, ``F_c``, at ``offset + c * width``. `writes` lists stores such as ``mean_0 t5``, which follow all
     statements.
@@ -84,7 +85,7 @@ def straight_line(*description: Any) -> Any:
     return run
 
 
-ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
+OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 Names = tuple[str | None, ...]
 
@@ -216,8 +217,8 @@ class _Emitter:
         return value if width == 1 else fill_lanes(self.builder, value, width)
 
     def result(self, operation: str, *operands: Any) -> Any:
-        if operation in ARITHMETIC:
-            return getattr(self.builder, ARITHMETIC[operation])(*operands)
+        if operation in OPERATIONS:
+            return arithmetic(self.builder, OPERATIONS[operation], *operands)
         if operation == "pick":
             return self.builder.select(*operands)
         if operation in ("fma", "fnma"):

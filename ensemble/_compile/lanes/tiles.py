@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ensemble._compile.instructions import instruction
+from ensemble._compile.instructions import instruction, keep_rolled
 from ensemble._compile.lanes.transpose import interleaved
 from ensemble._compile.lanes.types import fill_lanes
 from ensemble._compile.plain_language import Function
@@ -15,9 +15,7 @@ from ensemble._compile.plain_translation import I64, Group
 __all__ = ["AddProducts", "Reflect", "SubtractSquares", "Tile", "TransposeSquare"]
 
 
-def _loop(
-    group: Group, builder: Any, count: Any, moving: list[tuple[Any, Any]], sums: list[Any], body: Any
-) -> list[Any]:
+def _loop(builder: Any, count: Any, moving: list[tuple[Any, Any]], sums: list[Any], body: Any) -> list[Any]:
     """``sums = body(pointers, sums)`` `count` times; `moving` are pointers and their increments. Returns the sums.
 
     Unrolling is disabled: it takes longer to compile and uses registers that the sums need.
@@ -40,7 +38,7 @@ def _loop(
     fewer = builder.sub(left, I64(1))
     left.add_incoming(fewer, inside)
     again = builder.cbranch(builder.icmp_signed(">", fewer, I64(0)), inside, after)
-    group.keep_rolled(again)
+    keep_rolled(builder.module, [again], scalar=True, wholly=True)
     builder.position_at_end(after)
     ends = [builder.phi(value.type) for value in sums]
     for end, first, last in zip(ends, sums, found, strict=True):
@@ -96,7 +94,7 @@ class Tile(Function):
                 instruction(builder, "fma", [right[j], left[i], total]) for (i, j), total in zip(each, now, strict=True)
             ]
 
-        totals = _loop(group, builder, inner, [(A, by_inner), (B, stride)], sums, body)
+        totals = _loop(builder, inner, [(A, by_inner), (B, stride)], sums, body)
         for (i, j), total in zip(each, totals, strict=True):
             group.write(builder, total, register(row(C, i, stride), j))
         builder.ret_void()
@@ -198,7 +196,7 @@ class SubtractSquares(Function):
             return [instruction(builder, "fma", [s, spread, old]) for s, old in zip(scaled, now, strict=True)]
 
         first = tiles.load(at(A, here), stride)
-        total = _loop(group, builder, count, [(rows, stride), (weights, I64(1))], first, body)
+        total = _loop(builder, count, [(rows, stride), (weights, I64(1))], first, body)
         tiles.store(total, at(C, here), stride)
         tiles.store(tiles.transposed(total), at(C, across), stride)
         builder.ret_void()
@@ -231,7 +229,7 @@ class AddProducts(Function):
             return [instruction(builder, "fma", [row, x, total]) for x, total in zip(factors, now, strict=True)]
 
         zeros = [ir.Constant(row.type, None) for row in old]
-        sums = _loop(group, builder, count, [(left, stride), (right, stride)], zeros, body)
+        sums = _loop(builder, count, [(left, stride), (right, stride)], zeros, body)
         total = [builder.fadd(row, change) for row, change in zip(old, sums, strict=True)]
         diagonal = builder.icmp_signed("==", i, j)
         pairs = zip(tiles.reflected(total), total, strict=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ensemble._compile.instructions import declared
+from ensemble._compile.instructions import prefetched
 from ensemble._compile.plain_language import Function
 from ensemble._compile.plain_translation import Group
 
@@ -56,12 +56,8 @@ class Prefetch(Function):
         super().__init__("prefetch", [("array", "Numbers"), ("offset", "int")], ["None"])
 
     def write(self, group: Group, made: ir.Function) -> None:
-        builder, byte, word = ir.IRBuilder(made.append_basic_block()), ir.IntType(8).as_pointer(), ir.IntType(32)
-        function = declared(
-            group.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
-        )
-        start = builder.bitcast(builder.gep(made.args[0], [made.args[1]]), byte)
-        builder.call(function, [start, word(0), word(1), word(1)])
+        builder = ir.IRBuilder(made.append_basic_block())
+        prefetched(builder, builder.gep(made.args[0], [made.args[1]]), 1)
         builder.ret_void()
 
 

@@ -28,7 +28,17 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, lower_builtin, lower_cast, models, register_model, type_callable
 
-from ensemble._compile.instructions import compared, counted, declared, instruction, stack_slot
+from ensemble._compile.instructions import (
+    ARITHMETIC,
+    COMPARISONS,
+    arithmetic,
+    compared,
+    counted,
+    declared,
+    instruction,
+    prefetched,
+    stack_slot,
+)
 from ensemble._compile.lanes import complex_numbers
 from ensemble._compile.lanes.complex_numbers import vector_of
 from ensemble._compile.processor import STACK_ALIGNMENT
@@ -58,7 +68,10 @@ __all__ = [
 ]
 
 PREFETCH_BYTES = 8192
-"""Prefetch distance of a stream of matrix values: the hardware prefetcher stops at page boundaries."""
+"""Prefetch distance of a stream of matrix values: the hardware prefetcher stops at page boundaries.
+
+Measured again by `benchmarks spmv`.
+"""
 
 ROW_BYTES = 32
 """Bytes of a register for small matrices; their rows are padded to it."""
@@ -234,15 +247,9 @@ def _prefetching(array, width, writes):
     n_bytes = n * item_size(array.dtype)
 
     def codegen(context, builder, signature, arguments):
-        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         data = data_of(context, builder, signature.args[0], arguments[0])
-        start = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        function = declared(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
-        )
-        how = [word(1), word(3), word(1)] if writes else [word(0), word(1), word(1)]
-        for line in range(0, n_bytes if n_bytes >= 32 else 0, 64):
-            builder.call(function, [builder.gep(start, [ir.IntType(64)(line)]), *how])
+        start = builder.gep(data, [arguments[1]])
+        prefetched(builder, start, n_bytes, first_level=writes, writes=writes, least=32)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, width), codegen
@@ -369,14 +376,15 @@ def _spread(context: Any, builder: Any, scalar: Any, lanes: Any, value: Any) -> 
     return fill_lanes(builder, context.cast(builder, value, scalar, lanes.dtype), lanes.width)
 
 
-def _arithmetic(operation: Any, real: str | None, whole: str) -> None:
-    def emit(builder: Any, dtype: Any, a: Any, b: Any) -> Any:
-        if isinstance(dtype, types.Complex) and real == "fmul":
-            return complex_numbers.product(builder, a, b)
-        floats = isinstance(dtype, types.Float) or (isinstance(dtype, types.Complex) and real in ("fadd", "fsub"))
-        return getattr(builder, real if floats else whole)(a, b)  # type: ignore[arg-type]
+def _arithmetic(operation: Any, arity: int) -> None:
+    def emit(builder: Any, dtype: Any, *values: Any) -> Any:
+        if isinstance(dtype, types.Complex) and operation is operator.mul:
+            return complex_numbers.product(builder, *values)
+        if isinstance(dtype, types.Complex) and operation not in (operator.add, operator.sub, operator.neg):
+            raise NotImplementedError(f"{operation.__name__} of complex lanes")
+        return arithmetic(builder, operation, *values)
 
-    _operator(operation, 2, emit)
+    _operator(operation, arity, emit)
 
 
 def _comparison(operation: Any, symbol: str) -> None:
@@ -388,31 +396,10 @@ def _comparison(operation: Any, symbol: str) -> None:
     _operator(operation, 2, emit, gives_mask=True)
 
 
-for _operation, _real, _whole in (
-    (operator.add, "fadd", "add"),
-    (operator.sub, "fsub", "sub"),
-    (operator.mul, "fmul", "mul"),
-    (operator.truediv, "fdiv", ""),
-    (operator.and_, None, "and_"),
-    (operator.or_, None, "or_"),
-    (operator.xor, None, "xor"),
-    (operator.lshift, None, "shl"),
-    (operator.rshift, None, "ashr"),
-):
-    _arithmetic(_operation, _real, _whole)
-
-for _operation, _symbol in (
-    (operator.gt, ">"), (operator.lt, "<"), (operator.ge, ">="), (operator.le, "<="), (operator.eq, "=="),
-    (operator.ne, "!="),
-):  # fmt: skip
+for _operation in ARITHMETIC:
+    _arithmetic(_operation, 1 if _operation in (operator.neg, operator.invert) else 2)
+for _operation, _symbol in COMPARISONS.items():
     _comparison(_operation, _symbol)
-
-_operator(
-    operator.neg,
-    1,
-    lambda builder, dtype, a: (builder.fneg if isinstance(dtype, types.Float | types.Complex) else builder.neg)(a),
-)
-_operator(operator.invert, 1, lambda builder, dtype, a: builder.not_(a))
 
 
 @intrinsic

@@ -14,7 +14,7 @@ from numba import carray, prange, types
 from numba.extending import is_jitted
 
 from ensemble._compile.allocation import new
-from ensemble._compile.instructions import instruction, smaller
+from ensemble._compile.instructions import INTRINSICS, instruction, smaller
 from ensemble._compile.lanes.types import Lanes, called
 from ensemble._compile.loops.arrays import Arrays
 from ensemble._compile.loops.native_call import ARRAYS
@@ -25,15 +25,14 @@ from ensemble._compile.numba_private import definition_of
 __all__ = ["Calls"]
 
 
-INSTRUCTIONS: dict[Any, str] = {abs: "fabs", math.sqrt: "sqrt"}
-INSTRUCTIONS |= {getattr(np, name): name for name in ("ceil", "floor", "rint", "sqrt", "trunc")}
-"""Functions of a real number that are one instruction."""
+OF_A_NUMBER = (abs, math.sqrt, np.ceil, np.floor, np.rint, np.sqrt, np.trunc)
+"""Functions of a real number that are one instruction, of their name in `INTRINSICS`."""
 
 
 class Calls(Arrays):
     """Calls of functions."""
 
-    def value_Call(self, node: ast.Call) -> Any:
+    def call(self, node: ast.Call) -> Any:
         function = self.value(node.func)
         if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
             raise self.refused(node)
@@ -76,8 +75,9 @@ class Calls(Arrays):
         if function is abs and given[0].kind is SIGNED:
             negative = self.builder.icmp_signed("<", given[0].made, I64(0))
             return Value(SIGNED, self.builder.select(negative, self.builder.neg(given[0].made), given[0].made))
-        if function in INSTRUCTIONS and isinstance(given[0].kind, types.Float):
-            return Value(given[0].kind, instruction(self.builder, INSTRUCTIONS[function], [given[0].made]))
+        if function in OF_A_NUMBER and isinstance(given[0].kind, types.Float):
+            name = INTRINSICS[function.__name__]
+            return Value(given[0].kind, instruction(self.builder, name, [given[0].made]))
         raise self.refused(node)
 
     def is_number(self, value: Value, finite: bool) -> Value:

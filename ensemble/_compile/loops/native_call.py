@@ -40,7 +40,7 @@ ALL_THREADS, ONE_THREAD, BY_SIZE = -1, -2, -3
 """Threads that run a loop: all that Numba may use now, or the calling one; by the size of the largest array."""
 
 SMALL = 1 << 17
-"""Elements of the largest array up to which a loop that goes by size runs on one thread."""
+"""Elements of the largest array up to which a loop that goes by size runs on one thread (`benchmarks threads`)."""
 
 I1, I32, I64, BYTES = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.IntType(8).as_pointer()
 SINGLE, DOUBLE = ir.FloatType(), ir.DoubleType()

@@ -41,24 +41,16 @@ class Statements(Calls):
         self.builder.ret(result)
         ir.IRBuilder(self.start).branch(self.first)
 
-    def run_Assign(self, node: ast.Assign) -> None:
-        value = self.value(node.value)
-        for target in node.targets:
-            self.store(target, value)
-
     def run_AugAssign(self, node: ast.AugAssign) -> None:
         target: Any = ast.copy_location(type(node.target)(**{**vars(node.target), "ctx": ast.Load()}), node.target)
         self.store(node.target, self.arithmetic(node, node.op, self.value(target), self.value(node.value)))
 
-    def store(self, target: ast.expr, value: Any) -> None:
-        if isinstance(target, ast.Tuple):
-            if isinstance(value, Value):
-                value = tuple(self.entry(target, value, k) for k in range(len(target.elts)))
-            for part, each in zip(target.elts, value, strict=True):
-                self.store(part, each)
-        elif isinstance(target, ast.Name):
-            self.assign(target.id, value)
-        elif isinstance(target, ast.Subscript) and isinstance(last_index(target), ast.Slice):
+    def parts_of(self, target: ast.Tuple, value: Any) -> Sequence[Any]:
+        parts = range(len(target.elts))
+        return tuple(self.entry(target, value, k) for k in parts) if isinstance(value, Value) else value
+
+    def set_entry(self, target: ast.expr, value: Any) -> None:
+        if isinstance(target, ast.Subscript) and isinstance(last_index(target), ast.Slice):
             self.write_all(self.part_of(target, self.value(target.value)), value)
         elif isinstance(target, ast.Subscript):
             kind, place, rest = self.place(target, self.value(target.value), self.value(target.slice))

@@ -12,11 +12,12 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from ensemble._compile.instructions import compared
-from ensemble._compile.lanes.types import OPERATORS, Lanes, fill_lanes, lanes_among
+from ensemble._compile.instructions import ARITHMETIC, COMPARISONS, arithmetic, compared, conversion
+from ensemble._compile.lanes.types import OPERATORS as OF_LANES
+from ensemble._compile.lanes.types import Lanes, fill_lanes, lanes_among
 from ensemble._compile.loops.scope import Scope, TranslationError, Value, is_constant
 from ensemble._compile.numba_private import contexts
-from ensemble._compile.translator_blocks import ARITHMETIC, COMPARISONS, Blocks
+from ensemble._compile.translator_blocks import OPERATORS, Blocks
 
 __all__ = ["BYTES", "I1", "I64", "SCALARS", "SIGNED", "UNSIGNED", "Values"]
 
@@ -81,30 +82,22 @@ class Values(Blocks):
         builder = self.builder
         if isinstance(kind, Lanes):
             return fill_lanes(builder, self.cast(given, kind.dtype), kind.width)
-        whole = given.kind in (SIGNED, UNSIGNED)
-        if kind in (SIGNED, UNSIGNED) and (whole or given.kind is types.boolean):
-            return given.made if whole else builder.zext(given.made, I64)
-        if kind in (SIGNED, UNSIGNED) and isinstance(given.kind, types.Integer):  # narrower: an entry of lanes
-            return (builder.sext if str(given.kind).startswith("int") else builder.zext)(given.made, I64)
-        if isinstance(kind, types.Integer) and whole:
-            return builder.trunc(given.made, self.context.get_value_type(kind))
-        if isinstance(kind, types.Float):
-            target = ir.DoubleType() if kind.bitwidth == 64 else ir.FloatType()
-            if isinstance(given.made, ir.Constant) and whole:
-                return ir.Constant(target, float(given.made.constant))
-            if given.kind is types.boolean:
-                return builder.uitofp(given.made, target)
-            if given.kind is SIGNED:
-                return builder.sitofp(given.made, target)
-            if isinstance(given.kind, types.Float):
-                wider = kind.bitwidth > given.kind.bitwidth
-                return (builder.fpext if wider else builder.fptrunc)(given.made, target)
+        whole, target = given.kind in (SIGNED, UNSIGNED), self.context.get_value_type(kind)
+        if kind in (SIGNED, UNSIGNED) and whole:
+            return given.made
+        if isinstance(kind, types.Float) and whole and isinstance(given.made, ir.Constant):
+            return ir.Constant(target, float(given.made.constant))
         if isinstance(kind, types.Complex) and given.kind in NUMBERS:
-            nothing = ir.Constant(self.context.get_value_type(kind), None)
-            return builder.insert_value(nothing, self.cast(given, kind.underlying_float), 0)
-        if kind in (SIGNED, UNSIGNED) and isinstance(given.kind, types.Float):
-            return (builder.fptosi if kind is SIGNED else builder.fptoui)(given.made, I64)
-        raise TranslationError(f"{given.kind} as {kind}")
+            return builder.insert_value(ir.Constant(target, None), self.cast(given, kind.underlying_float), 0)
+        number = isinstance(given.kind, types.Boolean | types.Integer | types.Float)
+        real = isinstance(given.kind, types.Boolean | types.Float) or given.kind is SIGNED
+        if not (
+            (kind in (SIGNED, UNSIGNED) and number)  # narrower integers are entries of lanes
+            or (isinstance(kind, types.Integer) and whole)
+            or (isinstance(kind, types.Float) and real)
+        ):
+            raise TranslationError(f"{given.kind} as {kind}")
+        return getattr(builder, conversion(str(given.kind), str(kind)))(given.made, target)
 
     def truth(self, value: Any) -> Any:
         """A condition, as a bit."""
@@ -175,29 +168,17 @@ class Values(Blocks):
         value = self.value(node.operand)
         if not isinstance(node.op, ast.USub | ast.Invert):
             raise self.refused(node)
-        operation = operator.neg if isinstance(node.op, ast.USub) else operator.invert
+        operation = OPERATORS[type(node.op)]
         if is_constant(value):
             return operation(value)
         if isinstance(value.kind, Lanes):
-            return Value(value.kind, OPERATORS[operation](self.builder, value.kind.dtype, value.made))
-        if operation is operator.neg and value.kind is SIGNED:
-            return Value(SIGNED, self.builder.neg(value.made))
-        if operation is operator.neg and isinstance(value.kind, types.Float):
-            return Value(value.kind, self.builder.fneg(value.made))
+            return Value(value.kind, OF_LANES[operation](self.builder, value.kind.dtype, value.made))
+        if operation is operator.neg and (value.kind is SIGNED or isinstance(value.kind, types.Float)):
+            return Value(value.kind, arithmetic(self.builder, operation, value.made))
         raise self.refused(node)
 
-    def value_BinOp(self, node: ast.BinOp) -> Any:
-        if isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value == 2:
-            value = self.value(node.left)
-            return self.arithmetic(node, ast.Mult(), value, value)
-        if isinstance(node.op, ast.Pow):
-            parts = self.value(node.left), self.value(node.right)
-            if is_constant(parts):
-                return parts[0] ** parts[1]
-        return self.arithmetic(node, node.op, self.value(node.left), self.value(node.right))
-
     def arithmetic(self, node: ast.AST, operation: ast.operator, a: Any, b: Any) -> Any:
-        name, function = ARITHMETIC.get(type(operation), (None, None))
+        function = OPERATORS.get(type(operation))
         if function is None:
             raise self.refused(node)
         if is_constant(a) and is_constant(b):
@@ -205,27 +186,28 @@ class Values(Blocks):
         a, b = self.made_of(a), self.made_of(b)
         builder, kinds = self.builder, (a.kind, b.kind)
         lanes = lanes_among(kinds)
+        if function is operator.pow or (lanes is not None and function not in OF_LANES):
+            raise self.refused(node)
         if lanes is not None:
-            return Value(lanes, OPERATORS[function](builder, lanes.dtype, self.cast(a, lanes), self.cast(b, lanes)))
+            return Value(lanes, OF_LANES[function](builder, lanes.dtype, self.cast(a, lanes), self.cast(b, lanes)))
         if set(kinds) == {SIGNED, types.boolean}:
             a, b, kinds = Value(SIGNED, self.cast(a, SIGNED)), Value(SIGNED, self.cast(b, SIGNED)), (SIGNED, SIGNED)
-        if kinds[0] == kinds[1] and kinds[0] in (SIGNED, UNSIGNED) and name != "div":
-            return Value(kinds[0], self.whole(name, kinds[0], a.made, b.made))
-        if set(kinds) <= NUMBERS and name in ("add", "sub", "mul", "div"):
+        if kinds[0] == kinds[1] and kinds[0] in (SIGNED, UNSIGNED) and function is not operator.truediv:
+            return Value(kinds[0], self.whole(function, kinds[0], a.made, b.made))
+        if set(kinds) <= NUMBERS and ARITHMETIC.get(function, ("",))[0]:
             kind = types.float32 if set(kinds) == {types.float32} else types.float64
-            made = getattr(builder, f"f{name}")(self.cast(a, kind), self.cast(b, kind))
-            return Value(kind, made)
-        if kinds == (types.boolean, types.boolean) and name in ("and_", "or_", "xor"):
-            return Value(types.boolean, getattr(builder, name)(a.made, b.made))
+            return Value(kind, arithmetic(builder, function, self.cast(a, kind), self.cast(b, kind)))
+        if kinds == (types.boolean, types.boolean) and function in (operator.and_, operator.or_, operator.xor):
+            return Value(types.boolean, arithmetic(builder, function, a.made, b.made))
         raise self.refused(node, str(kinds))
 
-    def whole(self, name: str | None, kind: Any, a: Any, b: Any) -> Any:
+    def whole(self, function: Any, kind: Any, a: Any, b: Any) -> Any:
         """Arithmetic of integers; quotients are rounded down, and zero where the divisor is, as the rest."""
         builder, signed = self.builder, kind is SIGNED
-        if name == "shr":
-            return (builder.ashr if signed else builder.lshr)(a, b)
-        if name not in ("floordiv", "mod"):
-            return getattr(builder, str(name))(a, b)
+        if function is operator.rshift and not signed:
+            return builder.lshr(a, b)
+        if function in ARITHMETIC:
+            return arithmetic(builder, function, a, b)
         none = builder.icmp_signed("==", b, I64(0))
         divisor = builder.select(none, I64(1), b)
         if signed:
@@ -236,7 +218,7 @@ class Values(Blocks):
             rest = builder.select(down, builder.add(rest, b), rest)
         else:
             quotient, rest = builder.udiv(a, divisor), builder.urem(a, divisor)
-        return builder.select(none, I64(0), quotient if name == "floordiv" else rest)
+        return builder.select(none, I64(0), quotient if function is operator.floordiv else rest)
 
     def value_Compare(self, node: ast.Compare) -> Any:
         if len(node.ops) == 1:
@@ -251,22 +233,23 @@ class Values(Blocks):
         return self.decided([functools.partial(met, *pair) for pair in pairs], False)
 
     def compared(self, node: ast.AST, comparison: ast.cmpop, a: Any, b: Any) -> Any:
-        if type(comparison) not in COMPARISONS:
+        function = OPERATORS.get(type(comparison))
+        if function is None:
             raise self.refused(node)
-        symbol, function = COMPARISONS[type(comparison)]
+        symbol = COMPARISONS[function]
         if is_constant(a) and is_constant(b):
             return bool(function(a, b))
         a, b = self.made_of(a), self.made_of(b)
         kinds, builder = {a.kind, b.kind}, self.builder
         lanes = lanes_among((a.kind, b.kind))
         if lanes is not None:
-            made = OPERATORS[function](builder, lanes.dtype, self.cast(a, lanes), self.cast(b, lanes))
+            made = OF_LANES[function](builder, lanes.dtype, self.cast(a, lanes), self.cast(b, lanes))
             return Value(Lanes(types.boolean, lanes.width), made)
         if len(kinds) == 1 and kinds <= {SIGNED, UNSIGNED, types.boolean}:
             return Value(types.boolean, compared(builder, symbol, a.made, b.made, signed=kinds == {SIGNED}))
         if (kind := complex_among(kinds)) is not None and symbol in ("==", "!="):
             wide = [fill_lanes(builder, self.cast(each, kind), 1) for each in (a, b)]
-            mask = OPERATORS[function](builder, kind, *wide)
+            mask = OF_LANES[function](builder, kind, *wide)
             return Value(types.boolean, builder.extract_element(mask, ir.IntType(32)(0)))
         if kinds <= NUMBERS:
             kind = types.float32 if kinds == {types.float32} else types.float64

@@ -25,7 +25,7 @@ from ensemble._typing import Array
 __all__ = ["Compiled"]
 
 THREADED_FROM = 1 << 16
-"""Elements from which threads are faster; with functions of the C library, fewer."""
+"""Elements from which threads are faster; with functions of the C library, fewer (`benchmarks fuse`)."""
 
 ALIGNED_FROM = 1 << 12
 

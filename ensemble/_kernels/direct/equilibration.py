@@ -20,7 +20,10 @@ WIDEST = 32
 """Samples of a tile."""
 
 SWEEPS = 3
-"""Sweeps over rows and columns. More bring samples that differ by units closer to each other, and take longer."""
+"""Sweeps over rows and columns. More bring samples that differ by units closer to each other, and take longer.
+
+Measured again by `benchmarks direct`.
+"""
 
 FIRST_GUESS = 0x7FDE623822FC16E6
 """The bits of 1 / x are these less those of x, up to a share of 5 %; each of two Newton steps squares that."""

@@ -20,7 +20,7 @@ from ensemble._kernels.direct.symbolic.elimination import Elimination
 __all__ = ["element_growth", "jobs_of", "padded"]
 
 SMALL = 1 << 17
-"""Numbers below which one thread works."""
+"""Numbers below which one thread works (`benchmarks direct`)."""
 
 SEED = 40_961
 

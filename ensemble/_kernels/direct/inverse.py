@@ -30,7 +30,10 @@ LEAST_DENSE, MOST_DENSE = 64, 1024
 """Rows of matrices of which one sample's inverse is kept dense, twice: that of the coarsest level of a hierarchy."""
 
 DENSE_GAIN, FEW = 6.0, 4
-"""Products that the dense inverse takes in the time of one of the other way, about; samples up to which it pays."""
+"""Products that the dense inverse takes in the time of one of the other way, about; samples up to which it pays.
+
+Measured again by `benchmarks direct`.
+"""
 
 APART = 1 << 26
 """Bytes of a tile's inverses up to which a tile has memory of its own."""

@@ -31,7 +31,10 @@ THRESHOLD = 2.0**-30
 """Share of the largest entry of a row below which it is no pivot: refinement makes up for the digits that are lost."""
 
 NEARLY = 0.9
-"""Share of the limits up to which a quick test is sure of the outcome of the exact one."""
+"""Share of the limits up to which a quick test is sure of the outcome of the exact one.
+
+Measured again by `benchmarks direct-exchanges`.
+"""
 
 CANDIDATE, BETTER = 1, 2
 """Marks of values: an entry that may be a pivot, and one that is preferred to the pivot of its row."""

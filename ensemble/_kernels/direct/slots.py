@@ -50,7 +50,7 @@ LEVELS_CYCLES, LEVELS_BYTES = 40e3, 1500.0
 """Cycles of the form by levels for many samples whatever the graph, and bytes of operands for each further one."""
 
 MANY_SAMPLES = 4096
-"""Samples above which the form by levels may be quicker for a factorisation."""
+"""Samples above which the form by levels may be quicker for a factorisation (`benchmarks direct-device`)."""
 
 MOST_KEPT = 1024
 """Values up to which a block may keep all that backward substitution needs."""
@@ -60,7 +60,8 @@ MOST_MULTIPLY_ADDS = 1 << 21
 
 FORMS = tuple(Form(height, gap, False) for height, gap in ((2, 16), (2, 48), (3, 16), (3, 48), (6, 48)))
 """Each is scheduled at a graph's first call. On an H100, 10,000 samples, these hold the quickest of those measured for
-each operation on chemistry and grid matrices; 6 warps are for few samples."""
+each operation on chemistry and grid matrices; 6 warps are for few samples.
+(`benchmarks direct-device`)"""
 
 ROW_BYTES = 16
 """At whose multiples rows of memory begin that are copied by as many bytes at once."""

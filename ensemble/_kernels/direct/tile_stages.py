@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 AHEAD = 16
-"""Entries ahead of the present one that are prefetched."""
+"""Entries ahead of the present one that are prefetched (`benchmarks direct`)."""
 
 NEARLY = 0.9
 """Share of the largest quotient so far up to which a quotient is not worked out."""

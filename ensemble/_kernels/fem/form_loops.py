@@ -38,10 +38,10 @@ from ensemble._kernels.fem.form_terms import (
 __all__ = ["ARRAYS", "fill_parts", "part_loop", "part_source"]
 
 AHEAD = 8
-"""Elements by which points, fields and entries are prefetched: they are visited in another order than they lie in."""
+"""Elements by which points, fields and entries, which lie in another order, are prefetched (`benchmarks forms`)."""
 
 ROW = 24
-"""Numbers of a row that are prefetched at once where an entry is one number."""
+"""Numbers of a row that are prefetched at once where an entry is one number (`benchmarks forms`)."""
 
 WIDE = 32
 """Samples from which on the loops of vectors are not unrolled: unrolled, registers of one round wait for the next."""

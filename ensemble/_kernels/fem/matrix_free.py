@@ -37,7 +37,7 @@ from ensemble._kernels.fem import assembly
 __all__ = ["hex_diagonal", "hex_product"]
 
 CELLS_AHEAD = 2
-"""How far ahead the coefficient is prefetched."""
+"""How far ahead the coefficient is prefetched (`benchmarks affine`)."""
 
 GAUSS = 0.5 - 12.0**-0.5
 """The first of the two Gauss points of [0, 1]; the other is its mirror image."""

@@ -55,13 +55,16 @@ SERIES_THAT_FILL = MULTIPROCESSORS * THREADS // 2
 """Series that fill a device with a thread per series."""
 
 MIN_CHUNK = 4
-"""Steps of the shortest chunk: below it, the scan of chunks costs more than it saves."""
+"""Steps of the shortest chunk: below it, the scan of chunks costs more than it saves (`benchmarks kalman-device`)."""
 
 SHARED_BYTES = 225 * 1024
 """Bytes of shared memory that a block may use for prefetched steps and one element per warp; 2 KB are left."""
 
 GROUPS = (4, 2, 1)
-"""Steps per thread that may be prefetched at once: the more, the longer the contiguous reads and writes."""
+"""Steps per thread that may be prefetched at once: the more, the longer the contiguous reads and writes.
+
+Measured again by `benchmarks kalman-device`.
+"""
 
 TERMS_PER_BLOCK = 32 * THREADS
 """Terms of a likelihood that one block adds."""

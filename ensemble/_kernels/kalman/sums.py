@@ -12,7 +12,7 @@ from ensemble._compile.registry import kernel
 __all__ = ["THREADED", "sum_steps"]
 
 THREADED = 1 << 15
-"""Steps of all series from which on the sums run on several threads."""
+"""Steps of all series from which on the sums run on several threads (`benchmarks kalman`)."""
 
 APART = 8
 """Steps from one to the next that a sum over time adds to the same partial sum: a register of them."""

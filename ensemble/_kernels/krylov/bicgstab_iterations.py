@@ -20,10 +20,8 @@ from ensemble._kernels.krylov.tile_passes import (
     BEFORE,
     BEST,
     BROKEN,
-    CHECK,
     CODES,
     COUNTS,
-    DUE,
     FRESH,
     GROUP,
     HISTORY,
@@ -35,6 +33,7 @@ from ensemble._kernels.krylov.tile_passes import (
     begin_phase,
     copy_marked,
     dot_of_rows,
+    end_sample,
     imaginary,
     product,
     real,
@@ -109,22 +108,16 @@ def second_step(parts, scalars, eps, first, width):
 @inner(forceinline=True)
 def end_half(half, parts, scalars, first, width):
     """Norms of the new residuals, and which samples need a decision; a sample that broke down before keeps its norm."""
-    numbers, norms, history = scalars[NUMBERS], scalars[NORMS], scalars[HISTORY]
-    counts, codes, phases = scalars[COUNTS], scalars[CODES], scalars[PHASES]
+    numbers, codes, phases = scalars[NUMBERS], scalars[CODES], scalars[PHASES]
     for s in range(width):
         at = first + s
         if real(parts[GOES], s) != 0.0 and (codes[at] == RUNNING or half == 0):
-            norm = np.sqrt(np.float64(real(parts[SUM], s)))
-            history[counts[at], at] = norm
             if half == 1:
                 numbers[NEXT_RHO, at] = np.float64(real(parts[OTHER], s))
                 numbers[NEXT_RHO + IMAGINARY, at] = imaginary(parts[OTHER], s)
             if codes[at] == RUNNING:
                 phases[at] += 1
-                if not np.isfinite(norm):
-                    codes[at] = BROKEN
-                elif norm <= norms[CHECK, at]:
-                    codes[at] = DUE
+            end_sample(scalars, at, np.sqrt(np.float64(real(parts[SUM], s))), False, True)
 
 
 @inner(forceinline=True)

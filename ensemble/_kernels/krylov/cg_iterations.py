@@ -13,13 +13,10 @@ from ensemble._compile.numba import inner
 from ensemble._kernels.krylov.tile_passes import (
     BEST,
     BROKEN,
-    CHECK,
     CODES,
     COUNTS,
-    DUE,
     FRESH,
     GROUP,
-    HISTORY,
     LANES,
     LAST,
     LEAST,
@@ -28,6 +25,7 @@ from ensemble._kernels.krylov.tile_passes import (
     NUMBERS,
     RUNNING,
     dot_of_rows,
+    end_sample,
     product_with_dot,
     real,
     set_lane,
@@ -91,21 +89,18 @@ def step_lengths(parts, scalars, first, width):
 
 @inner(forceinline=True)
 def end_iteration(parts, scalars, first, width):
-    """Norms of the new residuals, and which samples need a decision."""
-    numbers, norms = scalars[NUMBERS], scalars[NORMS]
-    history, counts, codes = scalars[HISTORY], scalars[COUNTS], scalars[CODES]
+    """Norms of the new residuals, and which samples need a decision: also those that leave their least norm."""
+    numbers, norms, counts, codes = scalars[NUMBERS], scalars[NORMS], scalars[COUNTS], scalars[CODES]
     for s in range(width):
         at = first + s
         if real(parts[1], s) != 0.0 and codes[at] == RUNNING:
             numbers[SQUARE, at] = real(parts[3], s)
             norm = np.sqrt(np.float64(real(parts[3], s)))
             counts[at] += 1
-            history[counts[at], at] = norm
             least, last = norms[LEAST, at], norms[LAST, at]
             leaves = norm > 2.0 * least and last <= 2.0 * least and last <= 0.5 * norms[BEST, at]
-            if leaves or norm <= norms[CHECK, at] or not np.isfinite(norm):
-                codes[at] = DUE
-            else:
+            end_sample(scalars, at, norm, leaves or not np.isfinite(norm), False)
+            if codes[at] == RUNNING:
                 norms[LEAST, at] = min(least, norm)
                 norms[LAST, at] = norm
 

@@ -18,11 +18,9 @@ from ensemble._compile.numba import inner
 from ensemble._kernels.krylov.tile_passes import (
     BEST,
     BROKEN,
-    CHECK,
     CODES,
     COUNTS,
     DOUBTFUL,
-    DUE,
     GROUP,
     HISTORY,
     LANES,
@@ -33,6 +31,7 @@ from ensemble._kernels.krylov.tile_passes import (
     begin_phase,
     copy_marked,
     dot_of_rows,
+    end_sample,
     product_with_dot,
     real,
     set_lane,
@@ -179,18 +178,12 @@ def update_coefficients(parts, scalars, first, width):
 
 @inner(forceinline=True)
 def end_iteration(parts, scalars, first, width):
-    """Norms of the new residuals, and which samples need a decision."""
-    numbers, norms = scalars[NUMBERS], scalars[NORMS]
-    history, counts, codes = scalars[HISTORY], scalars[COUNTS], scalars[CODES]
+    """Norms of the new residuals, and which samples need a decision: also those whose Krylov space is exhausted."""
     for s in range(width):
         at = first + s
         if real(parts[GOES], s) != 0.0:
             norm = np.sqrt(np.float64(real(parts[SUM], s)))
-            history[counts[at], at] = norm
-            if not np.isfinite(norm):
-                codes[at] = BROKEN
-            elif norm <= norms[CHECK, at] or numbers[EXHAUSTED, at] != 0.0:
-                codes[at] = DUE
+            end_sample(scalars, at, norm, scalars[NUMBERS][EXHAUSTED, at] != 0.0, True)
 
 
 @inner(forceinline=True)

@@ -18,8 +18,8 @@ from ensemble._kernels.sparse.crs import DOT, FEW_SAMPLES, few_sample_rows, row_
 __all__ = [
     "BEFORE", "BEST", "BROKEN", "CHECK", "CODES", "COUNTS", "DOUBTFUL", "DUE", "FRESH", "GROUP", "HISTORY", "LANES",
     "LAST", "LEAST", "LEFT", "NORMS", "NUMBERS", "PHASES", "RESTS", "RUNNING",
-    "begin_phase", "copy_marked", "dot_of_rows", "imaginary", "product", "product_with_dot", "real", "set_imaginary",
-    "set_lane", "update", "whole_registers",
+    "begin_phase", "copy_marked", "dot_of_rows", "end_sample", "imaginary", "product", "product_with_dot", "real",
+    "set_imaginary", "set_lane", "update", "whole_registers",
 ]  # fmt: skip
 
 RUNNING, BROKEN, DUE, DOUBTFUL, RESTS = range(5)
@@ -85,6 +85,22 @@ def begin_phase(phase, parts, scalars, first, width):
             n_going += 1
         set_lane(parts[0], s, width, goes)
     return n_going
+
+
+@inner(forceinline=True)
+def end_sample(scalars, at, norm, asks, breaks):
+    """Note the norm of a sample's new residual, and whether its iterate needs a decision: also where the method `asks`.
+
+    One that is not finite ends the sample where the method has nothing else to do then, which `breaks`. A sample that
+    has broken down before keeps its code.
+    """
+    norms, history, counts, codes = scalars[NORMS], scalars[HISTORY], scalars[COUNTS], scalars[CODES]
+    history[counts[at], at] = norm
+    if codes[at] == RUNNING:
+        if breaks and not np.isfinite(norm):
+            codes[at] = BROKEN
+        elif asks or norm <= norms[CHECK, at]:
+            codes[at] = DUE
 
 
 @inner(forceinline=True)

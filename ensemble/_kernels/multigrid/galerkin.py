@@ -46,7 +46,10 @@ MOST_THREADS = 32
 """Threads for which slabs are made longer."""
 
 ENTRIES_AHEAD = np.uint64(32)
-"""Entries ahead of their use that values of a symmetric matrix's lower triangle are prefetched."""
+"""Entries ahead of their use that values of a symmetric matrix's lower triangle are prefetched.
+
+Measured again by `benchmarks multigrid`.
+"""
 
 
 def every_entry(graph_a, values):

@@ -18,7 +18,10 @@ __all__ = ["CUDA", "reciprocal", "too_small"]
 CUDA = cuda.KernelModule("multigrid/measures", ["coupled_rows", "reciprocal", "too_small"])
 
 LARGE = 1 << 20
-"""Numbers from which on threads share the work on the host: below, NumPy is faster than the compilation."""
+"""Numbers from which on threads share the work on the host: below, NumPy is faster than the compilation.
+
+Measured again by `benchmarks multigrid`.
+"""
 
 ROWS_AT_ONCE = 1024
 """Rows that are compared at once on the host: they fit the cache."""

@@ -27,7 +27,7 @@ __all__ = ["RodasPlan", "rodas_plan", "rodas_step"]
 STAGES = 6
 
 SMALL = 1 << 16
-"""Numbers of the factors of all samples below which one thread works."""
+"""Numbers of the factors of all samples below which one thread works (`benchmarks stiff`)."""
 
 
 class RodasPlan(NamedTuple):

@@ -24,7 +24,10 @@ DRAWN = {
     ("float32", False): (32, 8, 1), ("float32", True): (64, 6, 1),
     ("float64", False): (64, 4, 0), ("float64", True): (64, 2, 1),
 }  # fmt: skip
-"""The same where noise is drawn, by the type and whether values are stored, and whether it is drawn early; measured."""
+"""The same where noise is drawn, by the type and whether values are stored, and whether it is drawn early.
+
+Measured again by `benchmarks oscillator-device`.
+"""
 
 
 def source(kind: Run, dtype: str, **constants: int) -> str:

@@ -38,7 +38,10 @@ QUICK = "quick"
 """The value of a root that is estimated."""
 
 AHEAD = 8
-"""Steps from a prefetch of given noise to its use: the numbers of two steps lie on different pages."""
+"""Steps from a prefetch of given noise to its use: the numbers of two steps lie on different pages.
+
+Measured again by `benchmarks analyses`.
+"""
 
 STEPS, GROUP = 8, 8192
 """Steps that a tile takes before the next one, and the bytes of a step's noise that neighbouring tiles read in

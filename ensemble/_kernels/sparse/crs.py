@@ -55,22 +55,28 @@ def row_sum(indptr, indices, values, x):
 
 
 WIDE_ENTRY = 128
-"""Bytes of an entry of all samples from which on values are prefetched `BYTES_AHEAD[1]` ahead, not `BYTES_AHEAD[0]`."""
+"""Bytes of an entry of all samples from which on values are prefetched `BYTES_AHEAD[1]` ahead, not `BYTES_AHEAD[0]`.
+
+Measured again by `benchmarks spmv`.
+"""
 
 BYTES_AHEAD = (4096, 2048)
-"""Bytes ahead of its use that a value is prefetched: the hardware's own prefetch stops at page ends."""
+"""Bytes ahead of its use that a value is prefetched: the hardware's own prefetch stops at page ends.
+
+Measured again by `benchmarks spmv`.
+"""
 
 ROWS_AHEAD = np.uint64(64)
-"""Entries ahead that a row of `x` is prefetched where columns are scattered."""
+"""Entries ahead that a row of `x` is prefetched where columns are scattered (`benchmarks spmv-orders`)."""
 
 FEW_SAMPLES = 2
 """Samples up to which a product has loops of its own."""
 
 FEW_AHEAD = 4096
-"""Bytes ahead of its use that a value of few samples is prefetched."""
+"""Bytes ahead of its use that a value of few samples is prefetched (`benchmarks spmv-small`)."""
 
 FEW_ROWS_AHEAD = np.uint64(128)
-"""Entries ahead that a row of `x` of few samples is prefetched."""
+"""Entries ahead that a row of `x` of few samples is prefetched (`benchmarks spmv-orders`)."""
 
 CACHE_BYTES = 1 << 20
 """Bytes of a vector that the caches near a core hold."""
@@ -174,7 +180,7 @@ def residual(indptr, indices, values, x, b, out):
 SET, ADD, RESIDUAL, DOT = 0, 1, 2, 3
 ONE_TILE_SAMPLES = 16
 """Samples from which on a product whose samples fill one tile is compiled for that number of samples."""
-ENTRIES_AHEAD = 16  # how far ahead a transposed product prefetches entries
+ENTRIES_AHEAD = 16  # how far ahead a transposed product prefetches entries (`benchmarks multigrid`)
 STAGED_LANES = 4  # as in rows.cuh
 SHARED = ("false", "true")
 

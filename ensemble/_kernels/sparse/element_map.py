@@ -27,7 +27,7 @@ BLOCK = 16
 """Columns that are compared at a time."""
 
 AHEAD = 32
-"""Elements of rows by which their unknowns and places are prefetched."""
+"""Elements of rows by which their unknowns and places are prefetched (`benchmarks forms`)."""
 
 NONE, LARGEST = np.int32(-1), np.int32(2**31 - 1)
 

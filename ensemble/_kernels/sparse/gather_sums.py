@@ -27,10 +27,10 @@ from ensemble._kernels.sparse.row_passes import run_of_rows
 __all__ = ["element_sums", "gather_sums"]
 
 AHEAD = 24
-"""Sources ahead of its use that a row is prefetched."""
+"""Sources ahead of its use that a row is prefetched (`benchmarks forms`)."""
 
 PAIRS_AHEAD = 4
-"""Rows of element matrices that are prefetched ahead of their use."""
+"""Rows of element matrices that are prefetched ahead of their use (`benchmarks forms`)."""
 
 CUDA = cuda.KernelModule("sparse/gather_sums", ["gather_sums"])
 

@@ -30,10 +30,16 @@ LINE = 8
 """Numbers of 8 bytes in a line of the cache."""
 
 LINES_AHEAD = 64
-"""Cache lines by which `out` is prefetched before it is written: another process, which read it, holds them."""
+"""Cache lines by which `out` is prefetched before it is written: another process, which read it, holds them.
+
+Measured again by `benchmarks distributed`.
+"""
 
 LARGE = 1 << 15
-"""Bytes from which on lines are copied by compiled code: it takes 0.85 of NumPy's time, its call takes longer."""
+"""Bytes from which on lines are copied by compiled code: it takes 0.85 of NumPy's time, its call takes longer.
+
+Measured again by `benchmarks distributed`.
+"""
 
 
 @compiled_procedure

@@ -33,7 +33,7 @@ SAMPLED = 1 << 16
 """Entries of A, the first ones, that tell whether columns stand in threes: it changes no graph."""
 
 PAIR_WORK = 5
-"""Multiply-adds that take as long as one pair of entries in the graph of a product, about."""
+"""Multiply-adds that take as long as one pair of entries in the graph of a product, about (`benchmarks multigrid`)."""
 
 U = np.uint64  # an unsigned index needs no test for a negative one
 NO_WORD = np.uint64(2**64 - 1)

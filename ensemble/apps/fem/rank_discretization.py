@@ -23,7 +23,10 @@ from ensemble.uq.fields.unit_cube import KarhunenLoeve
 __all__ = ["RankDiscretization"]
 
 UPPER_SAMPLES = 4
-"""Samples from which on a solve stores the upper triangle: below, products take longer with it. Bits are the same."""
+"""Samples from which on a solve stores the upper triangle: below, products take longer with it. Bits are the same.
+
+Measured again by `benchmarks distributed`.
+"""
 
 
 class RankDiscretization(Discretization):

@@ -30,7 +30,10 @@ FACTORS, WORTH = 4, 0.25
 """Factorisations that a search with inverses takes, about, and the share of its operations that products may take."""
 
 MOST_ENTRIES = 20_000
-"""Entries of a graph up to which counts by pivots are planned for pairs that products found: the plan takes longer."""
+"""Entries of a graph up to which counts by pivots are planned for pairs that products found: the plan takes longer.
+
+Measured again by `benchmarks eigen`.
+"""
 
 MORE_VECTORS = 4
 """Vectors of a basis beside the usual ones where products take less than what follows a basis."""

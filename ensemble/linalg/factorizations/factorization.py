@@ -53,7 +53,7 @@ GROWTH = 100.0
 
 
 FILLED_WORK = 100
-"""Multiply-adds that take as long as one value in the graph of the inverse, about."""
+"""Multiply-adds that take as long as one value in the graph of the inverse, about (`benchmarks direct`)."""
 
 SEED = 29_531
 """Of the vectors by which the growth of complex entries is measured."""

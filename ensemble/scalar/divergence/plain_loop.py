@@ -30,7 +30,7 @@ ATOMS = frozenset((float, np.float64, int, bool, str, type(None)))
 LOOP_LIMITS = {"floats": 512, "scalars": 128}
 """Samples up to which `run` takes a loop. An operation takes 1 us on an ensemble of so many, 0.025 us on a float and
 0.055 us on a scalar of NumPy, and a run with ensembles takes 100 to 200 us before its first operation: 40 operations
-without a branch take as long on 400 floats as on an ensemble of 400."""
+without a branch take as long on 400 floats as on an ensemble of 400 (`benchmarks run`)."""
 
 
 class PlainLoop:

@@ -12,7 +12,6 @@ import contextlib
 import functools
 import linecache
 import os
-import sysconfig
 import threading
 import warnings
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from typing import Any
 
 from ensemble._byte_code import assigns_entry, enclosed
 from ensemble._check import message
+from ensemble._installed import is_installed
 from ensemble.scalar.divergence.handler_code import is_caught_at
 
 __all__ = ["Watch", "holds_ensemble", "note_conversion", "note_handler", "watched"]
@@ -36,8 +36,6 @@ MAX_ENTRIES = 64
 # What runs code that it has not written: it shows an error, and goes on with other code, not with a value.
 RUNNERS = {"IPython", "_pytest", "asyncio", "bdb", "code", "concurrent", "doctest", "ipykernel", "pluggy", "pytest"}
 RUNNERS |= {"runpy", "threading", "unittest"}
-
-LIBRARY_FOLDERS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 @dataclass(eq=False)
@@ -112,9 +110,8 @@ def note_conversion(error: TypeError, frame: FrameType | None) -> None:
     Libraries try such calls to find out what a value is, and a handler that names `TypeError` is there for it.
     """
     while frame is not None:
-        name = str(frame.f_globals.get("__name__", ""))
         if is_caught_at(frame.f_code, frame.f_lasti):
-            if name.startswith("ensemble.") or frame.f_code.co_filename.startswith(LIBRARY_FOLDERS):
+            if is_installed(frame.f_code.co_filename):
                 return
             handler = _handler(frame, [TypeError])
             if handler is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from ensemble.uq.store.remote import RemoteStore, is_url
 from ensemble.uq.store.store import Store
 
-__all__ = ["create_store", "manifest_at", "open_store", "store_exists"]
+__all__ = ["create_store", "manifest_at", "open_store"]
 
 Place = str | PathLike[str]
 
@@ -24,11 +24,6 @@ def open_store(place: Place, manifest: Mapping[str, Any] | None = None, *, force
     if is_url(place):
         return RemoteStore.open(str(place), manifest, force=force)
     return Store.open(place, manifest, force=force)
-
-
-def store_exists(place: Place) -> bool:
-    """Whether there is a study: `Store.exists`."""
-    return RemoteStore.exists(str(place)) if is_url(place) else Store.exists(place)
 
 
 def manifest_at(place: Place) -> dict[str, Any]:

@@ -7,9 +7,7 @@ import functools
 import hashlib
 import inspect
 import sys
-import sysconfig
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +16,7 @@ import numpy as np
 from ensemble import _check
 from ensemble._backend import to_numpy
 from ensemble._byte_code import enclosed, names_in, variables_in
+from ensemble._installed import is_installed
 from ensemble.scalar import Ensemble
 from ensemble.uq.store.source_text import code_source, constant_text, source_of
 
@@ -143,7 +142,7 @@ class Walk:
             self.visit(f"{name}.__self__", value.__self__)
         elif hasattr(value, "__wrapped__") or hasattr(value, "py_func"):
             self.visit(name, getattr(value, "__wrapped__", None) or value.py_func)
-            if inspect.isfunction(value) and not foreign(value.__code__.co_filename):
+            if inspect.isfunction(value) and not is_installed(value.__code__.co_filename):
                 self.parts.append(f"wrapper of {name}: {code_source(value.__code__)}")
                 self._visit_names(value)
         elif inspect.isfunction(value):
@@ -265,21 +264,6 @@ class Walk:
             self.visit(f"{name}.{attribute}", held)
 
 
-@functools.cache
-def foreign_folders() -> tuple[Path, ...]:
-    """Folders of Python's modules and of this library."""
-    python = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
-    return (*python, Path(_check.__file__).resolve().parent)
-
-
-@functools.lru_cache(maxsize=1024)
-def foreign(file: str) -> bool:
-    """Whether a module's file belongs to Python, to an installed package or to this library."""
-    path = Path(file).resolve()
-    installed = {"site-packages", "dist-packages"} & set(path.parts)
-    return bool(installed) or any(path.is_relative_to(folder) for folder in foreign_folders())
-
-
 def own(value: Any) -> bool:
     """Whether a module, function or class is the user's code."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
@@ -289,4 +273,4 @@ def own(value: Any) -> bool:
     path: str | None = getattr(module, "__file__", None)
     if path is None:
         return name == "__main__"
-    return not foreign(path)
+    return not is_installed(path)

@@ -10,8 +10,8 @@ MAX_SAMPLES, MIN_SAMPLES = 4096, 32
 """Bounds of the number of samples per chunk, but for studies of many samples."""
 
 LEAST_CHUNKS = 16
-"""A study of many samples has wider chunks, as a file costs more than its bytes, but at least half so many columns of
-them: a file that is lost has at most so large a part of the study."""
+"""A study of many samples has wider chunks, as a file costs more than its bytes (`benchmarks propagate`), but at least
+half so many columns of them: a file that is lost has at most so large a part of the study."""
 
 WIDER_BYTES = 1 << 20
 """Length up to which a chunk is made wider."""

@@ -130,6 +130,9 @@ def cases(mesh, rng, n_samples):
 
 CASES = range(17)
 
+WITHOUT_FIELDS = (0, 1, 12)
+"""Cases in which nothing says which library of arrays is meant."""
+
 
 def values_of(assembled):
     """The bare values of a matrix or vector, (entries, n_samples)."""

@@ -11,6 +11,7 @@ from ensemble.linalg import BcrsMatrix
 from ensemble.scalar import Ensemble, SampleSet
 from tests.apps.fem.form_problems import (
     CASES,
+    WITHOUT_FIELDS,
     advection,
     cases,
     diffusion,
@@ -188,7 +189,7 @@ def test_the_number_of_threads_changes_no_bit(mesh, k, monkeypatch):
         np.testing.assert_array_equal(values_of(form.assemble(mesh, **fields)), whole)
 
 
-@pytest.mark.parametrize("k", CASES)
+@pytest.mark.parametrize("k", [k for k in CASES if k not in WITHOUT_FIELDS])
 def test_the_reference_gives_the_same_values(mesh, k):
     form, fields = cases(mesh, np.random.default_rng(41), 2)[k]
     expected = values_of(form.assemble(mesh, **fields))
@@ -197,8 +198,6 @@ def test_the_reference_gives_the_same_values(mesh, k):
         inner = value.values if isinstance(value, fem.Field) else value
         inner = Ensemble(strict.asarray(inner.samples)) if isinstance(inner, Ensemble) else inner
         moved[name] = fem.at_points(inner) if isinstance(value, fem.Field) else inner
-    if not any(isinstance(value, Ensemble | fem.Field) for value in moved.values()):
-        pytest.skip("no field, so nothing says which library")
     made = form.assemble(mesh, **moved)
     got = made.values if hasattr(made, "values") else made.samples
     got = np.asarray(got).reshape(expected.shape)

@@ -56,7 +56,7 @@ def test_copies_keep_the_labels(kept):
     assert np.array_equal((kept(X.c) == "red").samples, each(lambda x: x.c == "red"))
 
 
-def test_samples_of_a_device_keep_the_labels():
+def test_samples_of_a_device_or_of_torch_keep_the_labels():
     moved = BackendSamples(X, np.zeros(1))
     assert np.array_equal((moved.c == "red").samples, each(lambda x: x.c == "red"))
     torch = pytest.importorskip("torch")

@@ -39,7 +39,7 @@ LU, TRANSPOSED, SYMMETRIC = 0, 1, 2
 """Orders of substitution."""
 
 AHEAD = 16
-"""Values ahead of the present one whose entries of the matrix are prefetched."""
+"""Values ahead of the present one whose entries of the matrix are prefetched (`benchmarks direct`)."""
 
 HEAD = 11
 """Numbers before the first part of a list: its rows, its values, and the places of its parts."""

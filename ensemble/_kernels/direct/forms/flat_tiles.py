@@ -29,7 +29,7 @@ WIDE_BYTES = 256
 """Bytes of a number of all samples of a wide tile, at most: half as many complex samples."""
 
 SMALL = 1 << 17
-"""Numbers of the values of all samples below which one thread works."""
+"""Numbers of the values of all samples below which one thread works (`benchmarks direct`)."""
 
 
 @functools.cache

@@ -20,7 +20,7 @@ BLOCK = 1 << 15
 """Numbers of rows above that are copied together: a part of the second-level cache."""
 
 SHARED = 6
-"""Rows from which on it pays to copy the rows above that are subtracted from them."""
+"""Rows from which on it pays to copy the rows above that are subtracted from them (`benchmarks direct`)."""
 
 FACTORS = 10
 """Numbers kept for four rows of a panel: reciprocal pivots, factors (1, 0), (2, 0), (3, 0), (2, 1), (3, 1), (3, 2)."""

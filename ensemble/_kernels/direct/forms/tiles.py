@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 BLOCKS = 64
-"""Runs of tiles that threads share; each has one buffer."""
+"""Runs of tiles that threads share; each has one buffer (`benchmarks direct`)."""
 
 
 @inlined

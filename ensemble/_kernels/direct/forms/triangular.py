@@ -42,7 +42,10 @@ WIDEST, VECTOR_BYTES = 32, 1 << 26
 """Samples of a tile, and bytes of its vectors above which it has fewer."""
 
 AHEAD, NARROW = 3072, 128
-"""Bytes of the values before the present one that are prefetched on the way back through the rows of a narrow tile."""
+"""Bytes of the values before the present one that are prefetched on the way back through the rows of a narrow tile.
+
+Measured again by `benchmarks direct`.
+"""
 
 
 @kernel

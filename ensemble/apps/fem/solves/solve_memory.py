@@ -27,7 +27,8 @@ SETUP_BYTES = 450
 
 HOST_FRACTIONS = (0.55, 0.35)
 """Lower bounds of a host solve's bytes, per sample and shared, over those on a device: the host stores half of a
-symmetric matrix. Measured from 32^3 to 64^3 cells, 1 to 32 samples, all operators: peaks are 1.0 to 2.5 times this."""
+symmetric matrix. Measured from 32^3 to 64^3 cells, 1 to 32 samples, all operators: peaks are 1.0 to 2.5 times this
+(`benchmarks memory`)."""
 
 
 def bytes_needed(

@@ -39,7 +39,7 @@ KEPT = 64
 """Drifts whose code is kept, at most."""
 
 SMALL = 1 << 14
-"""Cells up to which one thread is faster than several."""
+"""Cells up to which one thread is faster than several (`benchmarks gbees`)."""
 
 
 class CompiledEngine:
