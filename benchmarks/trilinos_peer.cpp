@@ -152,7 +152,8 @@ int main(int argc, char **argv) {
     const bool converged = solver.solve() == Belos::Converged;
     const auto end = clock::now();
     char row[256];
-    std::snprintf(row, sizeof row, "%s{\"setup\": %.6f, \"solve\": %.6f, \"iterations\": %d, \"converged\": %s, \"residual\": %.3e}",
+    std::snprintf(row, sizeof row,
+                  "%s{\"setup\": %.6f, \"solve\": %.6f, \"iterations\": %d, \"converged\": %s, \"residual\": %.3e}",
                   found.empty() ? "" : ", ", seconds(start, middle), seconds(middle, end), solver.getNumIters(),
                   converged ? "true" : "false", largest_residual(*A, *x, *b));
     if (k) found += row;

@@ -1,7 +1,7 @@
 """CG with smoothed aggregation by Trilinos' ensembles (`trilinos_peer.cpp`): compiled and run for `bench_distributed`.
 
-Debian's trilinos-all-dev has them for 16 samples on one thread; its libraries are of ``-O2`` code without an instruction
-set of its own. What the headers make is compiled for this processor.
+Debian's trilinos-all-dev has them for 16 samples on one thread; its libraries are of ``-O2`` code without an
+instruction set of its own. What the headers make is compiled for this processor.
 """
 
 from __future__ import annotations
