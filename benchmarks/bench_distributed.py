@@ -4,7 +4,7 @@
 through shared memory and through TCP of the loopback interface; the time of an exchange is fitted as ``a + b s``
 (Phipps et al. 2017, equations 13 and 14). PETSc runs under the system's Python, and is left out where it has no
 petsc4py. Predictions come from the records: `ensemble.distributed.cost_model` on the domains and levels of
-`simulated_domains`.
+`simulated_domains`. The part "trilinos" compiles `trilinos_peer.cpp` where Debian's trilinos-all-dev is installed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import trilinos_peer
 from benchmarks.common import RESULTS, median, save, show
 from benchmarks.predicted_scaling import fitted, predictions, simulated_levels
 from ensemble.distributed.cost_model import fit_messages
@@ -207,7 +208,47 @@ def peers(options: argparse.Namespace) -> None:
                          "solve ms": 1e3 * median([r[what]["solve"] for r in found]) / S, "rounds": len(found),
                          "load": os.getloadavg()[0]})  # fmt: skip
     show(f"Milliseconds a sample, {cells}^3 cells", rows)
-    save("distributed-peers", rows, cells=cells, trilinos="not installed")
+    save("distributed-peers", rows, cells=cells, trilinos="record distributed-trilinos")
+
+
+def trilinos(options: argparse.Namespace) -> None:
+    """Trilinos' ensembles of 16 samples on one rank beside ours in turn: milliseconds a sample, set-up counted."""
+    cells, S, rows = options.cells[0], 16, []
+    with tempfile.TemporaryDirectory() as folder:
+        program = trilinos_peer.compiled(Path(folder))
+        if program is None:
+            print("Trilinos: not installed (apt-get install trilinos-all-dev)")
+            return
+        write_ensembles(Path(folder), cells, S)
+        seconds = 60.0 * options.minutes / 6
+        for turn in range(options.turns):
+            for run, found in (
+                ("Trilinos", trilinos_peer.rounds(program, Path(folder), options.rounds, seconds)),
+                ("ours", [row["one rank"] for row in on_ranks(1, "solve", {
+                    "cells": cells, "samples": S, "rounds": options.rounds, "seconds": seconds})]),
+            ):  # fmt: skip
+                rows.append({"turn": turn, "run": run, "samples": S, "iterations": found[0]["iterations"],
+                             "setup ms": 1e3 * median([r["setup"] for r in found]) / S,
+                             "solve ms": 1e3 * median([r["solve"] for r in found]) / S, "rounds": len(found),
+                             "load": os.getloadavg()[0]})  # fmt: skip
+    show(f"Milliseconds a sample, {cells}^3 cells, one rank", rows)
+    times = [row["setup ms"] + row["solve ms"] for row in rows]
+    ratios = [theirs / own for theirs, own in zip(times[::2], times[1::2], strict=True)]
+    print(f"Trilinos over ours: {median(ratios):.1f} ({', '.join(f'{r:.1f}' for r in ratios)})")
+    save("distributed-trilinos", rows, cells=cells, ratio=median(ratios), ratios=ratios, flags=trilinos_peer.FLAGS)
+
+
+def write_ensembles(folder: Path, cells: int, S: int) -> None:
+    """The systems of all samples for `trilinos_peer`, zeros of eliminated rows taken out."""
+    from benchmarks.distributed_ranks import system
+
+    A, b = system(None, cells, S)
+    matrix = A.to_crs().eliminate_zeros()
+    for name, array, kind in (
+        ("rows", matrix.graph.indptr, np.int32), ("columns", matrix.graph.indices, np.int32),
+        ("values", matrix.values, np.float64), ("b", b.samples, np.float64),
+    ):  # fmt: skip
+        np.ascontiguousarray(array, kind).tofile(folder / f"{name}.bin")
 
 
 def write_system(folder: Path, cells: int) -> None:
@@ -250,7 +291,7 @@ def predict(options: argparse.Namespace) -> None:
     save("distributed-scaling", rows, model=model.described())
 
 
-PARTS = {f.__name__: f for f in (halo, kernels, weak, solve, peers, simulate, predict)}
+PARTS = {f.__name__: f for f in (halo, kernels, weak, solve, peers, trilinos, simulate, predict)}
 
 
 def main() -> None:
@@ -262,6 +303,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, nargs="+", default=[64, 48], help="cells along an edge of solves")
     parser.add_argument("--edges", type=int, nargs="+", default=[16, 32], help="cells along an edge of a rank: weak")
     parser.add_argument("--samples", type=int, nargs="+", default=[1, 8, 32], help="sizes of ensembles of solves")
+    parser.add_argument("--turns", type=int, default=3, help="turns of Trilinos and ours (default 3)")
     options = parser.parse_args()
     for name in options.parts:
         PARTS[name](options)
