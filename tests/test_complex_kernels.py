@@ -94,7 +94,8 @@ OF_COMPLEX = sorted(name for name, module in cuda.KERNEL_MODULES.items() if modu
 def test_nvrtc_compiles_the_kernels_of_complex_numbers(compiler, name, number, lanes, vector, offset):
     family = cuda.KERNEL_MODULES[name]
     options = cuda.Layout(number, lanes, vector, 0).options(offset)
-    assert nvrtc.compiled(compiler, family.source(), *options, instances=family.of_complex)
+    for extra in family.extras:
+        assert nvrtc.compiled(compiler, family.source(), *options, *extra, instances=family.of_complex)
 
 
 def test_other_device_kernels_refuse_complex_numbers(on_cpu):
