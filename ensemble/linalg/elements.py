@@ -91,7 +91,8 @@ class ElementAssembly:
         )  # fmt: skip
         inner = tuple(matrices.shape[3:])
         values = _rows(matrices, n_elements * k * k, inner)
-        sums = element_sums(self.map, values) if has_compiled_numbers(values) else self._staged("matrix", values)
+        on_host = backend_of(values) != "cuda" and has_compiled_numbers(values)
+        sums = element_sums(self.map, values) if on_host else self._staged("matrix", values)
         if sums is None:
             sums = gather_sums(*self._arrays_on(values, "matrix", self._matrix_sources), values, None)
         return array_namespace(sums).reshape(sums, (self.graph.nnz, *inner))

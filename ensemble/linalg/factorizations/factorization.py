@@ -319,7 +319,8 @@ class Factorization(TriangularFactors):
         for j in range(2):
             x = np.ascontiguousarray(np.broadcast_to(probes[:, j : j + 1], (n, self.n_samples)), A.dtype)
             b = A.apply(x)
-            error = larger_error(A, self._solve(b[:, None, :], False)[:, 0, :], b)
+            found = self._solve(asarray_like(b[:, None, :], self.reference_array), False)
+            error = larger_error(A, to_numpy(found)[:, 0, :], b)
             most = np.maximum(most, error / float(np.finfo(self.dtype).eps))
         return most
 
