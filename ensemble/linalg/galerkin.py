@@ -14,7 +14,7 @@ from ensemble.linalg.linear_operator import inherited
 
 
 class GalerkinProduct:
-    """``P^T A P`` for any values on two known graphs.
+    """``P^T A P`` for any values on two known graphs, and ``P^H A P`` by `with_adjoint`.
 
     The constructor does all graph work (symbolic phase); a call only multiplies and adds (numeric phase), for all
     samples at once. ``product(A, P)`` sums over fine rows in ascending order, so that each sample has the bits of its
