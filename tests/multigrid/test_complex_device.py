@@ -8,9 +8,7 @@ from ensemble.krylov import bicgstab, cg, gmres, minres
 from ensemble.linalg import CrsMatrix, Factorization, IncompleteFactorization
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 from ensemble.scalar import Ensemble
-from tests.multigrid.test_complex_aggregation import PROBLEMS, SMOOTHERS, N, numbers, shifted
-from tests.multigrid.test_complex_reduction import N as N_OF_TRANSPORT
-from tests.multigrid.test_complex_reduction import harmonic
+from tests.multigrid.complex_problems import N_OF_TRANSPORT, PROBLEMS, SMOOTHERS, N, harmonic, numbers, shifted
 
 SLOW = pytest.mark.slow
 OPTIONS = {
