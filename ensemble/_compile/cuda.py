@@ -192,7 +192,8 @@ class KernelModule:
     def compile_ahead(self, layout: Layout, names: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -> None:
         """Start to compile the kernels of a layout in threads; of a module that is `apart`, those in `names`."""
         key = (*layout[:3], False, extra)
-        for wanted in ((name,) for name in names) if self.apart else (self.instances,):
+        together = self.of_complex if layout.is_complex else self.instances
+        for wanted in ((name,) for name in names) if self.apart else (together,):
             if (wanted[0], *key) not in self._functions and (wanted, *key) not in self._compiling:
                 task = functools.partial(self._compile, wanted, *key)
                 self._compiling[wanted, *key] = device.in_thread(task)

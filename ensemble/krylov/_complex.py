@@ -44,7 +44,7 @@ def require_numpy(function: str, argument: str, value: Any) -> None:
     """Raise TypeError for arrays of other libraries than NumPy, with which alone complex systems are solved."""
     array = samples_of(value) if isinstance(value, Ensemble) or is_array(value) else value.reference_array
     if array is not None and not isinstance(array, np.ndarray):
-        advice = "Solve the real system of twice the size, [[Re A, -Im A], [Im A, Re A]]."
+        advice = "Solve with Factorization(A) @ b, which takes CuPy's arrays, too."
         seen = f"a {type(array).__module__.split('.')[0]} array"
         raise TypeError(message(function, argument, "hold NumPy arrays where numbers are complex", seen, advice))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous
+from ensemble._backend import array_namespace, asarray_like, backend_of, contiguous, has_compiled_numbers
 from ensemble._check import array_of, integer, message, require
 from ensemble._kernels.sparse.compact_order import compact_order, graph_points
 from ensemble._kernels.sparse.element_map import element_map
@@ -91,7 +91,8 @@ class ElementAssembly:
         )  # fmt: skip
         inner = tuple(matrices.shape[3:])
         values = _rows(matrices, n_elements * k * k, inner)
-        sums = element_sums(self.map, values) if backend_of(values) == "numba" else self._staged("matrix", values)
+        on_host = backend_of(values) != "cuda" and has_compiled_numbers(values)
+        sums = element_sums(self.map, values) if on_host else self._staged("matrix", values)
         if sums is None:
             sums = gather_sums(*self._arrays_on(values, "matrix", self._matrix_sources), values, None)
         return array_namespace(sums).reshape(sums, (self.graph.nnz, *inner))

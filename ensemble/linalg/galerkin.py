@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ensemble._backend import library_and_device
+from ensemble._backend import array_namespace, library_and_device
 from ensemble._check import require
 from ensemble._kernels.multigrid import galerkin as kernels
-from ensemble._kernels.sparse.complex_numbers import conjugated
+from ensemble._kernels.sparse.complex_numbers import is_complex
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import inherited
 
 
 class GalerkinProduct:
-    """``P^T A P`` for any values on two known graphs.
+    """``P^T A P`` for any values on two known graphs, and ``P^H A P`` by `with_adjoint`.
 
     The constructor does all graph work (symbolic phase); a call only multiplies and adds (numeric phase), for all
     samples at once. ``product(A, P)`` sums over fine rows in ascending order, so that each sample has the bits of its
@@ -44,21 +44,25 @@ class GalerkinProduct:
 
     def __call__(self, A: Any, P: CrsMatrix, out: Any = None) -> CrsMatrix:
         """The coarse matrix; `A` may be a `SymmetricCrsMatrix`, `out` a buffer of shape (graph.nnz, n_samples)."""
-        a, p = A.graph_arrays, P.graph.arrays_on(P.values)
-        ap, c = self.graph_ap.arrays_on(A.values), self.graph.arrays_on(A.values)
-        restriction, place = P.graph.transposed_arrays_on(P.values), library_and_device(A.values)
-        if place not in self._tasks:
-            self._tasks[place] = kernels.galerkin_tasks(A.values, a, p, ap, restriction, c)
-        values = kernels.galerkin_values(a, A.values, p, P.values, ap, restriction, self._tasks[place], c, out)
+        if not is_complex(P.values):
+            return self.with_adjoint(A, P, out)
+        A = A if isinstance(A, CrsMatrix) else A.to_crs()
+        a, p, ap, c = (graph.arrays_on(P.values) for graph in (A.graph, P.graph, self.graph_ap, self.graph))
+        product = kernels.product_values(a, A.values, p, P.values, ap, None)
+        *restriction, entries = P.graph.transposed_arrays_on(P.values)
+        transposed = array_namespace(P.values).take(P.values, entries, axis=0)
+        values = kernels.product_values(tuple(restriction), transposed, ap, product, c, out)
         return inherited(CrsMatrix(self.graph, values), A, P)
 
-    def with_adjoint(self, A: CrsMatrix, P: CrsMatrix) -> CrsMatrix:
-        """The coarse matrix ``P^H A P``; of real matrices the bits of a call, which takes less memory.
+    def with_adjoint(self, A: Any, P: CrsMatrix, out: Any = None) -> CrsMatrix:
+        """The coarse matrix ``P^H A P``; of a real `P` that of a call.
 
         Parameters
         ----------
-        A : CrsMatrix, shape (n, n), on the graph of the constructor, of NumPy's arrays
+        A : CrsMatrix or real SymmetricCrsMatrix, shape (n, n), on the graph of the constructor
         P : CrsMatrix, shape (n, n_coarse), on the graph of the constructor, of the same type
+        out : array, shape (graph.nnz, n_samples), optional
+            Memory for its values.
 
         Returns
         -------
@@ -72,9 +76,10 @@ class GalerkinProduct:
         >>> GalerkinProduct(A.graph, P.graph).with_adjoint(A.astype(complex), P).values
         array([[3.+0.j]])
         """
-        a, p, ap, c = (graph.arrays_on(P.values) for graph in (A.graph, P.graph, self.graph_ap, self.graph))
-        product = kernels.product_values(a, A.values, p, P.values, ap, None)
-        *restriction, entries = P.graph.transposed_arrays_on(P.values)
-        adjoint = conjugated(P.values[entries])
-        values = kernels.product_values(tuple(restriction), adjoint, ap, product, c, None)
+        a, p = A.graph_arrays, P.graph.arrays_on(P.values)
+        ap, c = self.graph_ap.arrays_on(A.values), self.graph.arrays_on(A.values)
+        restriction, place = P.graph.transposed_arrays_on(P.values), library_and_device(A.values)
+        if place not in self._tasks:
+            self._tasks[place] = kernels.galerkin_tasks(A.values, a, p, ap, restriction, c)
+        values = kernels.galerkin_values(a, A.values, p, P.values, ap, restriction, self._tasks[place], c, out)
         return inherited(CrsMatrix(self.graph, values), A, P)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace, to_numpy
+from ensemble._backend import array_namespace, library_of, to_numpy
 from ensemble._check import floating, kind_of, message, require, samples_text
 from ensemble._kernels.sparse.row_sums import SERIAL
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
@@ -69,9 +69,11 @@ def factor_dtype(A: CrsMatrix, name: str, dtype: Any, takes_complex: bool) -> np
     if not (takes_complex and "complex" in own):
         own = real_dtype(A, name)
         return np.dtype(own) if dtype is None else floating(dtype, name, "dtype")
-    if not isinstance(A.values, np.ndarray):
+    if library_of(A.values) not in ("numpy", "cupy"):
         advice = "Factorise the real matrix of twice the size, [[Re A, -Im A], [Im A, Re A]]."
-        raise TypeError(message(name, "A", "hold NumPy arrays where numbers are complex", kind_of(A.values), advice))
+        raise TypeError(
+            message(name, "A", "hold arrays of NumPy or CuPy where numbers are complex", kind_of(A.values), advice)
+        )
     names = {np.dtype(np.complex64): np.float32, np.dtype(np.complex128): np.float64}
     try:
         dtype = own if dtype is None else np.dtype(dtype)

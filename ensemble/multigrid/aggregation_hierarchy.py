@@ -358,9 +358,6 @@ def coarse_matrix(level: Level, damping: float, old: Any, with_energy: bool = Fa
     p = level.P.values if kept and level.P is not None else None
     level.P = plan.prolongator(F, dinv, omega, p)
     kept = isinstance(old, CrsMatrix) and old.n_samples == A.n_samples and old.dtype == A.dtype
-    if level.P.values.dtype.kind == "c":
-        coarse = plan.galerkin.with_adjoint(A, level.P)
-    else:
-        coarse = plan.galerkin(A, level.P, old.values if kept else None)
+    coarse = plan.galerkin.with_adjoint(A, level.P, old.values if kept else None)
     level.energy = relative_energy(A, plan.T, coarse) if with_energy else None
     return coarse

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from ensemble._backend import array_namespace
 from ensemble._compile.kept_memory import empty_like
 from ensemble._compile.recording import assign
 from ensemble._kernels.sparse.complex_numbers import is_complex
@@ -51,8 +50,9 @@ def restricted(P: Any, r: Array, out: Array) -> None:
     if not is_complex(r):
         P.apply_transpose(r, out)
         return
-    P.apply_transpose(np.conjugate(r, out=r), out)
-    np.conjugate(out, out=out)
+    xp = array_namespace(r)
+    P.apply_transpose(xp.conj(r, out=r), out)
+    xp.conj(out, out=out)
 
 
 def coarse_correction(levels: Any, coarse: Any, b: Array, x: Array, w: Array, workspace: Workspace, k: int) -> None:

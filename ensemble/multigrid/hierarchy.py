@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._backend import array_namespace
+from ensemble._backend import array_namespace, library_of
 from ensemble._check import kind_of, message, require
 from ensemble._typing import Array, Ids, Vectors
 from ensemble.linalg import BcrsMatrix, CrsGraph, CrsMatrix, SymmetricCrsMatrix
@@ -201,10 +201,10 @@ def holds_complex(A: Any) -> bool:
 
 
 def complex_matrix(A: Any, dtype: Any, function: str) -> CrsMatrix:
-    """`A` as a `CrsMatrix` of complex numbers of `dtype`, which are NumPy's."""
-    if not isinstance(A.reference_array, np.ndarray) or hasattr(A, "require_same_places"):
+    """`A` as a `CrsMatrix` of complex numbers of `dtype`, which are NumPy's or CuPy's."""
+    if library_of(A.reference_array) not in ("numpy", "cupy") or hasattr(A, "require_same_places"):
         advice = "Build the hierarchy of the real part, A.real: it is an M for gmres and bicgstab with a complex A."
-        wanted = "hold NumPy arrays on one process where numbers are complex"
+        wanted = "hold arrays of NumPy or CuPy on one process where numbers are complex"
         raise TypeError(message(function, "A", wanted, repr(A), advice))
     matrix = A if isinstance(A, CrsMatrix) else A.to_crs()
     return matrix.astype(dtype)

@@ -101,7 +101,7 @@ def approximate_ideal_restriction(
     ValueError
         If `A` is not square, or an option is out of range.
     TypeError
-        If `A` is no stored matrix, or complex and not of NumPy's arrays on one process.
+        If `A` is no stored matrix, or complex and not of NumPy's or CuPy's arrays on one process.
 
     Notes
     -----

@@ -78,10 +78,10 @@ def smoothed_aggregation(
         `SymmetricCrsMatrix` halves the time of all passes over the finest matrix, and gives the same bits. A SciPy
         sparse matrix is accepted, too. For an `AffineMatrix` the prolongators come from the mean matrix and all levels
         are affine: the set-up serves every later set of coefficients, by `update`.
-        A complex matrix (of NumPy's arrays) has complex levels: coarse matrices are ``P^H A P``, and strengths and
-        bounds of smoothers go by magnitudes. The cycle is Hermitian where A is. Of other complex matrices it
-        preconditions `gmres` and `bicgstab` where their eigenvalues lie near a ray from zero, as those of a Laplacian
-        with a complex shift do.
+        A complex matrix (of NumPy's or CuPy's arrays) has complex levels: coarse matrices are ``P^H A P``, and
+        strengths and bounds of smoothers go by magnitudes. The cycle is Hermitian where A is. Of other complex
+        matrices it preconditions `gmres` and `bicgstab` where their eigenvalues lie near a ray from zero, as those of a
+        Laplacian with a complex shift do.
     near_nullspace : array, shape (n,) or (n, k), optional
         Vectors that A almost annihilates, the same for all samples; for elasticity `rigid_body_modes`. Default: the
         constants, one for each of a node's `block_size` unknowns.
@@ -135,7 +135,7 @@ def smoothed_aggregation(
         for an `AffineMatrix`, which stores no values; or `EvolutionStrength` is given for blocks or several
         near-nullspace vectors; or this or `improve_candidates` for a complex A.
     TypeError
-        If `A` is no such matrix, or complex and not of NumPy's arrays.
+        If `A` is no such matrix, or complex and not of NumPy's or CuPy's arrays on one process.
 
     Notes
     -----

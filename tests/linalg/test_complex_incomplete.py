@@ -130,5 +130,5 @@ def test_what_cannot_be_served_is_refused():
     with pytest.raises(ValueError, match=r"dtype must be float32 or float64"):
         IncompleteFactorization(A, dtype="int32")
     elsewhere = CrsMatrix(A.graph, strict.asarray(A.values))
-    with pytest.raises(TypeError, match=r"A must hold NumPy arrays where numbers are complex"):
+    with pytest.raises(TypeError, match=r"A must hold arrays of NumPy or CuPy where numbers are complex"):
         IncompleteFactorization(elsewhere)

@@ -50,6 +50,27 @@ def test_every_form_has_the_bits_of_the_cpu(name, symmetric, dtype, put):
             assert solution is None or np.array_equal(to_numpy(solution), x, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [np.complex128, pytest.param(np.complex64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_complex_numbers_have_the_bits_of_the_cpu(symmetric, dtype, put):
+    """LU, and LDL^T without conjugates; the samples that are broken are so in one part or in both."""
+    graph, values = matrices(network(), 5, np.float64)
+    rng = np.random.default_rng(6)
+    values = (values * np.exp(1j * rng.uniform(0.0, 0.4, values.shape))).astype(dtype)
+    plan, b = elimination(graph, symmetric, None), rng.standard_normal((2, graph.shape[0], 2, 5))
+    b = (b[0] + 1j * b[1]).astype(dtype)
+    expected, broken = factorized.implementations["numba"](values, plan, None)
+    got, marks, x = factorized_with_solution(put(values), plan, put(b[:, 0].copy()))
+    np.testing.assert_array_equal(to_numpy(got), expected)
+    np.testing.assert_array_equal(to_numpy(marks) != to_numpy(marks), broken != broken)
+    for transposed in (False, True):
+        right = factor_solve.implementations["numba"](expected, plan, b, transposed, None)
+        found = factor_solve.implementations["cuda"](put(expected), plan, put(b), transposed, None)
+        np.testing.assert_array_equal(to_numpy(found), right)
+        assert transposed or np.array_equal(to_numpy(x), right[:, 0], equal_nan=True)
+    assert np.isfinite(right[..., :3]).all()
+
+
 FORMS = [
     slots.Form(1, 4, False),
     slots.Form(4, 4, False),

@@ -8,49 +8,21 @@ import scipy.sparse.linalg
 from ensemble import gallery
 from ensemble.krylov import bicgstab, cg, gmres
 from ensemble.linalg import BcrsMatrix, CrsMatrix, Diagonal, SymmetricCrsMatrix
-from ensemble.multigrid import EvolutionStrength, GaussSeidel, Jacobi, SymmetricStrength, smoothed_aggregation
+from ensemble.multigrid import EvolutionStrength, GaussSeidel, SymmetricStrength, smoothed_aggregation
 from ensemble.scalar import Ensemble
+from tests.multigrid.complex_problems import (
+    CELLS,
+    PROBLEMS,
+    SMOOTHERS,
+    N,
+    columns,
+    hermitian,
+    laplacian,
+    numbers,
+    shifted,
+)
 
-CELLS = 16
-N = CELLS * CELLS
-
-
-def numbers(rng, *shape):
-    return rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-
-
-def columns(x):
-    """The samples of a vector, in the last axis; one where it is no Ensemble."""
-    return x.samples if isinstance(x, Ensemble) else x[..., None]
-
-
-def laplacian(n_samples):
-    L = gallery.poisson((CELLS, CELLS))
-    return CrsMatrix(L.graph, L.values * np.linspace(1.0, 1.3, n_samples))
-
-
-def hermitian(n_samples, flux=0.02):
-    """A charge in a magnetic field: hopping with phases, positive definite (Peierls' substitution)."""
-    L = laplacian(n_samples)
-    rows, to = L.graph.row_of_entry.astype(int), L.graph.indices.astype(int)
-    phase = flux * (to // CELLS - rows // CELLS) * (rows % CELLS) * 1j
-    return CrsMatrix(L.graph, L.values * np.exp(phase)[:, None])
-
-
-def shifted(n_samples, shift=-0.05 + 0.05j):
-    """A Laplacian of damped waves, complex symmetric."""
-    return laplacian(n_samples) + Diagonal(np.full(N, shift))
-
-
-def schroedinger(n_samples):
-    """A step of Crank and Nicolson: I + i L."""
-    L = laplacian(n_samples)
-    return CrsMatrix(L.graph, 1j * L.values) + Diagonal(np.ones(N, complex))
-
-
-PROBLEMS = {"hermitian": hermitian, "shifted": shifted, "schroedinger": schroedinger}
 SLOW = pytest.mark.slow
-SMOOTHERS = {"Chebyshev": {}, "Jacobi": {"smoother": Jacobi()}, "Gauss-Seidel": {"smoother": GaussSeidel()}}
 
 
 @pytest.mark.parametrize("problem", list(PROBLEMS))

@@ -8,33 +8,12 @@ import scipy.sparse.linalg
 from ensemble import gallery
 from ensemble._kernels.multigrid.reduction import relax_rows
 from ensemble.krylov import bicgstab, gmres
-from ensemble.linalg import CrsMatrix, Diagonal
+from ensemble.linalg import CrsMatrix
 from ensemble.multigrid import approximate_ideal_restriction, smoothed_aggregation
 from ensemble.scalar import Ensemble
+from tests.multigrid.complex_problems import N_OF_TRANSPORT, columns, convection, harmonic, numbers
 
-CELLS = 20
-N = CELLS * CELLS
-
-
-def numbers(rng, *shape):
-    return rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-
-
-def columns(x):
-    """The samples of a vector, in the last axis; one where it is no Ensemble."""
-    return x.samples if isinstance(x, Ensemble) else x[..., None]
-
-
-def convection(n_samples):
-    velocity = np.array([[1.0], [0.3]]) * np.ones(n_samples)
-    return gallery.convection_diffusion((CELLS, CELLS), velocity, diffusion=np.full(n_samples, 1e-3))
-
-
-def harmonic(n_samples):
-    """Transport that oscillates: a frequency per sample on the diagonal."""
-    A = convection(n_samples)
-    size = np.abs(A.diagonal().samples).max()
-    return A + Diagonal(Ensemble(1j * size * np.linspace(0.01, 0.05, n_samples) * np.ones((N, 1))))
+N = N_OF_TRANSPORT
 
 
 @pytest.mark.parametrize("strength", ["largest", "graph"])

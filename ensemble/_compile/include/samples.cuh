@@ -33,6 +33,10 @@ LANEWISE(+)
 LANEWISE(-)
 LANEWISE(*)
 
+__device__ inline bool is_tiny(double x) { return x < 2.2250738585072014e-308 && x > -2.2250738585072014e-308; }
+
+__device__ inline bool is_tiny(float x) { return x < 1.17549435e-38f && x > -1.17549435e-38f; }
+
 // What the first factor of an inner product is: its complex conjugate. Real numbers are their own.
 #ifdef COMPLEX
 __device__ inline Pack conjugate(Pack pack)
@@ -43,10 +47,18 @@ __device__ inline Pack conjugate(Pack pack)
 }
 
 __device__ inline real read_only(const real* from) { return {__ldg(&from->re), __ldg(&from->im)}; }
+
+// Store a number that nothing reads again soon.
+__device__ inline void store_once(real* to, const real& number) { __stcs(&to->re, number.re), __stcs(&to->im, number.im); }
+
+// Whether a number is zero or subnormal, of complex ones both parts.
+__device__ inline bool is_tiny(const real& number) { return is_tiny(number.re) && is_tiny(number.im); }
 #else
 __device__ inline const Pack& conjugate(const Pack& pack) { return pack; }
 
 __device__ inline real read_only(const real* from) { return __ldg(from); }
+
+__device__ inline void store_once(real* to, real number) { __stcs(to, number); }
 #endif
 
 __device__ inline Pack load(const real* from) { return *reinterpret_cast<const Pack*>(from); }

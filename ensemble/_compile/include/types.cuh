@@ -16,6 +16,15 @@ template <class T> struct alignas(2 * sizeof(T)) Complex {
     {
         return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
     }
+    // By the larger part of b (Smith 1962).
+    friend __device__ inline Complex operator/(const Complex& a, const Complex& b)
+    {
+        const bool by_real = fabs(b.re) >= fabs(b.im);
+        const T larger = by_real ? b.re : b.im, smaller = by_real ? b.im : b.re;
+        const T ratio = smaller / larger, scale = larger + smaller * ratio;
+        return {(by_real ? a.re + a.im * ratio : a.re * ratio + a.im) / scale,
+                (by_real ? a.im - a.re * ratio : a.im * ratio - a.re) / scale};
+    }
     friend __device__ inline bool operator!=(const Complex& a, const Complex& b) { return a.re != b.re || a.im != b.im; }
 };
 #endif

@@ -44,6 +44,7 @@ MOST_THREADS = 512
 """Of a block, as in pivots.cuh."""
 
 FLAGS = ("false", "true")
+OF_OWN_TYPE = "substitutions<real>"
 
 CUDA = cuda.KernelModule(
     "direct/levels",
@@ -54,6 +55,7 @@ CUDA = cuda.KernelModule(
     ],
     headers=("direct/pivots.cuh",),
     only=cuda.Layout("double", 1, 1, 1),
+    of_complex=(*(f"factor<{symmetric}>" for symmetric in FLAGS), OF_OWN_TYPE),
 )
 
 
@@ -265,7 +267,7 @@ def _moved(lists: Any, like: Any) -> Any:
 # --- launches
 def layout_of(array: Any) -> cuda.Layout:
     """One sample per thread in the type of `array`."""
-    return cuda.Layout("double" if array.dtype.itemsize == 8 else "float", 1, 1, 1)
+    return cuda.single_layout(array)
 
 
 def factor_outputs(values: Any, n_rows: int, b: Any) -> tuple[Any, Any, Any]:
@@ -336,6 +338,7 @@ def solved_by_levels(factors: Any, plan: Elimination, b: Any, transposed: bool, 
         np.int32(by_columns), np.int32(not by_columns), np.int32(forward.starts.shape[0] - 1), np.int32(k),
         np.int32(factors.shape[1] == 1 and n_samples != 1), np.int32(n_samples),
     )  # fmt: skip
-    name = f"substitutions<{'double' if factors.dtype.itemsize == 8 else 'float'}>"
+    own = layout_of(factors)
+    name = OF_OWN_TYPE if own.is_complex else f"substitutions<{own.real}>"
     CUDA.launch(name, layout_of(b), (-(-n_samples // lanes), k), (lanes, height), arguments)
     return out

@@ -17,6 +17,7 @@ from ensemble._kernels.direct.forms.triangular import factor_solve
 from ensemble._kernels.direct.levels import MOST_MULTIPLY_ADDS, factorized_by_levels, solved_by_levels
 from ensemble._kernels.direct.slots import slots_factorized, slots_solved
 from ensemble._kernels.direct.symbolic.elimination import Elimination
+from ensemble._kernels.sparse.complex_numbers import is_complex
 
 __all__ = ["factorized_with_solution"]
 
@@ -38,22 +39,24 @@ def _(values: Any, plan: Elimination, b: Any) -> Any:
         found = factorized.implementations["numba"](to_numpy(values), plan, None)
         made, broken = (asarray_like(each, values) for each in found)
         return made, broken, None if b is None else _solved(made, plan, b[:, None, :], False, None)[:, 0, :]
-    for form in (chain_factorized, band_factorized, slots_factorized, factorized_by_levels):
+    of_real = () if is_complex(values) else (chain_factorized, band_factorized, slots_factorized)
+    for form in (*of_real, factorized_by_levels):
         found = form(values, plan, b)
         if found is not None:
             break
     return found
 
 
-@factorized.register("cuda")
+@factorized.register("cuda", complex_numbers=True)
 def _(values: Any, plan: Elimination, out: Any) -> Any:
     made, broken, _ = factorized_with_solution.implementations["cuda"](values, plan, None)
     return into(out, made), broken
 
 
-@factor_solve.register("cuda")
+@factor_solve.register("cuda", complex_numbers=True)
 def _solved(factors: Any, plan: Elimination, b: Any, transposed: bool, out: Any) -> Any:
-    for form in (chain_solved, band_solved, slots_solved, solved_by_levels):
+    of_real = () if is_complex(factors) else (chain_solved, band_solved, slots_solved)
+    for form in (*of_real, solved_by_levels):
         found = form(factors, plan, b, transposed, out)
         if found is not None:
             break

@@ -9,7 +9,7 @@
 __device__ __forceinline__ real reciprocal(real pivot)
 {
     const real inverse = real(1) / pivot;
-    return inverse - inverse == 0 && inverse != 0 ? inverse : real(NAN);
+    return inverse - inverse != 0 || !(inverse != 0) ? real(NAN) : inverse;
 }
 
 // NaN in `broken` where any thread of the sample met a number that is not finite.

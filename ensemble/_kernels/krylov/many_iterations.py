@@ -35,6 +35,9 @@ N_LANES = 9
 CACHE = 1 << 24
 """Bytes of a tile: third-level caches hold them."""
 
+ROW = 64
+"""Bytes of a row of a vector: tiles of eight complex numbers of 16 bytes take as long, and longer in a shared cache."""
+
 
 @inner(forceinline=True)
 def going_samples(scalars, first, width):
@@ -109,6 +112,7 @@ def tile_width(indptr: np.ndarray, values: np.ndarray, n_samples: int, n_vectors
     fixed = nnz * 4 + n_rows * indptr.itemsize
     each = (n_vectors * n_rows + (nnz if values.shape[1] == n_samples else 0)) * values.itemsize
     widths = (8, 4) if n_samples >= 4 else (n_samples // 2 * 2,)
+    most = min(most, ROW // values.itemsize)
     return max((w for w in widths if w <= most and fixed + w * each <= CACHE), default=0)
 
 

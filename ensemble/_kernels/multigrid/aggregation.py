@@ -63,7 +63,7 @@ def _(graph, values):
     return coupled
 
 
-@coupled_rows.register("cuda")
+@coupled_rows.register("cuda", complex_numbers=True)
 def _(graph, values):
     (indptr, indices, *entries), n_samples = graph, values.shape[1]
     n_rows, xp = indptr.shape[0] - 1, array_namespace(values)

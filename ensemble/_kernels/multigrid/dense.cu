@@ -17,7 +17,7 @@ __global__ void dense_product(const real* __restrict__ matrix, const real* __res
 #pragma unroll UNROLL
         for (int j = begin; j < end; ++j) {
             const int64 k = row * n_columns + j;
-            const Pack a = SHARED ? spread(__ldg(matrix + k)) : load_shared(matrix + k * n_samples + s);
+            const Pack a = SHARED ? spread(read_only(matrix + k)) : load_shared(matrix + k * n_samples + s);
             total = total + a * load_shared(x + (int64)j * n_samples + s);
         }
     }

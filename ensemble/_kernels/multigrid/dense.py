@@ -29,7 +29,8 @@ ASYMMETRY = 1e-5
 SQUARE = 32
 """Rows and columns of a matrix and its transpose that are compared at once."""
 
-CUDA = cuda.KernelModule("multigrid/dense", [f"dense_product<{shared}>" for shared in SHARED])
+INSTANCES = tuple(f"dense_product<{shared}>" for shared in SHARED)
+CUDA = cuda.KernelModule("multigrid/dense", list(INSTANCES), of_complex=INSTANCES)
 INVERSES = cuda.KernelModule(
     "multigrid/inverses", ["spread_entries", "measure_skew", "sweep_start", "sweep", "collect"]
 )
@@ -72,7 +73,7 @@ def _(matrix, x, out):
     return out
 
 
-@dense_product.register("cuda")
+@dense_product.register("cuda", complex_numbers=True)
 def _(matrix, x, out):
     n_rows, n_columns, _ = matrix.shape
     n_samples = x.shape[1]
@@ -114,12 +115,14 @@ def _(rows, columns, values, n, out):
     return out
 
 
-@dense_inverses.register("cuda")
+@dense_inverses.register("cuda", complex_numbers=True)
 def _(rows, columns, values, n, out):
     xp = array_namespace(values)
     n_samples = values.shape[1]
     if n == 0:
         return into(out, xp.zeros((0, 0, n_samples), dtype=values.dtype))
+    if is_complex(values):  # sweeps are of symmetric definite matrices
+        return dense_inverses.reference(to_numpy(rows), to_numpy(columns), values, n, out)
     wide = xp.astype(values, xp.float64)
     inverse, pivots, skew = _swept(rows, columns, wide, n)
     # The same tests on the same pivots as `inverse_of`: matrices that fail them go through LAPACK, one by one.

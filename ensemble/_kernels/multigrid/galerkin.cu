@@ -9,8 +9,8 @@ __device__ inline Pack sum_of_pairs(int64 begin, int64 end, const offset* __rest
 #pragma unroll UNROLL
     for (int64 q = begin; q < end; ++q) {
         const int64 i = __ldg(left + q), j = __ldg(right + q);
-        const Pack x = SHARED_A ? spread(__ldg(a + i)) : load_shared(a + i * n_samples + s);
-        const Pack y = SHARED_B ? spread(__ldg(b + j)) : load_shared(b + j * n_samples + s);
+        const Pack x = SHARED_A ? spread(read_only(a + i)) : load_shared(a + i * n_samples + s);
+        const Pack y = SHARED_B ? spread(read_only(b + j)) : load_shared(b + j * n_samples + s);
         total = total + x * y;
     }
     return total;

@@ -1,4 +1,4 @@
-"""The Galerkin product A_c = P^T A P on known graphs, and the smoothing of the tentative prolongator.
+"""The Galerkin product A_c = P^T A P on known graphs, of complex numbers P^H A P, and the smoothed prolongator.
 
 The graph work is done once, for all samples and all later values (`product_graphs`); these kernels only add. Rows of
 A P are made in slabs, on the CPU of `SLAB_ROWS` rows a thread that stay in its cache; each coarse row then takes its
@@ -31,7 +31,7 @@ from ensemble._kernels.multigrid.pairs import (
     prolongator_pairs,
     sum_products,
 )
-from ensemble._kernels.sparse.complex_numbers import times
+from ensemble._kernels.sparse.complex_numbers import conjugated, times
 from ensemble._kernels.sparse.product_graphs import ROW_CHUNK, SLAB_ROWS, U, slab_tasks
 from ensemble._typing import Array
 
@@ -131,7 +131,7 @@ def _smooth_prolongator(width, mapped):
     return loop
 
 
-@smooth_prolongator.register("cuda")
+@smooth_prolongator.register("cuda", complex_numbers=True)
 def _(graph_a, values, dinv, omega, graph_t, tentative, graph_p, tasks, out):
     graph_a, values = every_entry(graph_a, values)
     if not isinstance(tasks, ProlongatorPairs):
@@ -189,7 +189,7 @@ def _(graph_a, values, graph_b, b, graph_c, out):
     return out
 
 
-@product_values.register("cuda")
+@product_values.register("cuda", complex_numbers=True)
 def _(graph_a, values, graph_b, b, graph_c, out):
     return sum_products(pairs_of(graph_a, graph_b, graph_c), values, b, out)
 
@@ -205,8 +205,9 @@ def galerkin_tasks(values: Array, graph_a: Any, graph_p: Any, graph_ap: Any, res
 
 @kernel
 def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
-    """Values of P^T A P for every sample on the graph `graph_c`; see `galerkin_tasks`."""
+    """Values of P^T A P, of complex numbers P^H A P, for every sample on the graph `graph_c`; see `galerkin_tasks`."""
     graph_a, values = every_entry(graph_a, values)
+    adjoint = conjugated(p)
     (indptr_a, indices_a), (indptr_p, indices_p) = graph_a, graph_p
     indptr_c, indices_c = graph_c
     n_samples = max(values.shape[1], p.shape[1])
@@ -219,10 +220,10 @@ def galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, g
         for k in range(indptr_a[i], indptr_a[i + 1]):
             for m in range(indptr_p[indices_a[k]], indptr_p[indices_a[k] + 1]):
                 j = int(indices_p[m])
-                ap[j] = ap.get(j, 0) + values[k] * p[m]
+                ap[j] = ap.get(j, 0) + times(values[k], p[m])
         for m in range(indptr_p[i], indptr_p[i + 1]):
             for j, value in ap.items():
-                c[place[int(indices_p[m]), j]] += p[m] * value
+                c[place[int(indices_p[m]), j]] += times(adjoint[m], value)
     return into(out, c)
 
 
@@ -297,7 +298,7 @@ def _restrict_slab(width, shared_p):
     return loop
 
 
-@galerkin_values.register("cuda")
+@galerkin_values.register("cuda", complex_numbers=True)
 def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
     graph_a, values = every_entry(graph_a, values)
     if not isinstance(tasks, GalerkinPairs):
@@ -305,7 +306,7 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
     return galerkin_product(tasks, values, p, out)
 
 
-@galerkin_values.register("numba")
+@galerkin_values.register("numba", complex_numbers=True)
 def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
     out = output(out, (graph_c[1].size, max(values.shape[1], p.shape[1])), values.dtype)
     out[...] = 0
@@ -314,7 +315,7 @@ def _(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, out):
 
 
 def add_galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, tasks, graph_c, n_columns, out):
-    """Add what some fine rows make of P^T A P to `out`; fine rows in pieces, each after the rows before it.
+    """Add what some fine rows make of P^T A P, or P^H A P, to `out`; the rows in pieces, each after those before it.
 
     `tasks` are those of `galerkin_tasks`, of graphs on the device on which the values are.
     Rows of `graph_a` and `graph_ap` are those of the piece; `restriction` refers to them, and its entries to `p`.
@@ -325,6 +326,7 @@ def add_galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, task
         return
     n_samples = out.shape[1]
     shared_a, shared_p = values.shape[1] != n_samples, p.shape[1] != n_samples
+    adjoint = conjugated(p).reshape(-1)
     indptr_ap, indices_ap = graph_ap
     _, indices_r, entries_r = restriction
     slab_rows, starts, rows, begins, ends = tasks
@@ -339,7 +341,7 @@ def add_galerkin_values(graph_a, values, graph_p, p, graph_ap, restriction, task
                 n_columns, begin, end, width, 0, n_samples, first, len(graph_a) == 3,
             )  # fmt: skip
             _restrict_slab(width, shared_p)(
-                rows, begins, ends, starts[slab], starts[slab + 1], indices_r, entries_r, p.reshape(-1),
+                rows, begins, ends, starts[slab], starts[slab + 1], indices_r, entries_r, adjoint,
                 indptr_ap, indices_ap, buffer, np.int64(indptr_ap[begin]), *graph_c, out.reshape(-1), n_columns,
                 n_samples, first,
             )  # fmt: skip

@@ -15,9 +15,9 @@ __global__ void __launch_bounds__(THREADS)
     const offset end = indptr[row + 1];
 #pragma unroll UNROLL
     for (offset k = indptr[row]; k < end; ++k) {
-        const Pack a = SHARED ? spread(__ldg(values + k)) : load_once(values + (int64)k * n_samples + s);
+        const Pack a = SHARED ? spread(read_only(values + k)) : load_once(values + (int64)k * n_samples + s);
         total = total + a * load(x + (int64)__ldg(indices + k) * n_samples + s);
     }
-    const Pack inverse = SHARED ? spread(__ldg(dinv + row)) : load_once(dinv + here);
+    const Pack inverse = SHARED ? spread(read_only(dinv + row)) : load_once(dinv + here);
     store(x + here, load(x + here) + inverse * (load_once(b + here) - total));
 }

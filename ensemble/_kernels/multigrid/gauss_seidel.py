@@ -19,7 +19,8 @@ __all__ = ["gauss_seidel", "greedy_colours"]
 
 SHARED = ("false", "true")
 
-CUDA = cuda.KernelModule("multigrid/gauss_seidel", [f"gauss_seidel<{shared}>" for shared in SHARED])
+INSTANCES = tuple(f"gauss_seidel<{shared}>" for shared in SHARED)
+CUDA = cuda.KernelModule("multigrid/gauss_seidel", list(INSTANCES), of_complex=INSTANCES)
 
 
 @compiled_arrays
@@ -87,7 +88,7 @@ def _(indptr, indices, values, dinv, rows, starts, order, b, x):
     return x
 
 
-@gauss_seidel.register("cuda")
+@gauss_seidel.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, dinv, rows, starts, order, b, x):
     n_samples = x.shape[1]
     shared = values.shape[1] != n_samples

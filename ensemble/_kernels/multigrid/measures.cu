@@ -27,13 +27,14 @@ __global__ void __launch_bounds__(THREADS) reciprocal(real* d, int64 n_rows, int
     const int64 row = row_here();
     const int s = sample_here();
     if (row >= n_rows || s >= n_samples) return;
-    const real tiny = sizeof(real) == 8 ? real(2.2250738585072014e-308) : real(1.17549435e-38f);
     Pack pack = load(d + row * n_samples + s);
 #pragma unroll
     for (int v = 0; v < VECTOR; ++v)
-        pack.lane[v] = pack.lane[v] < tiny && pack.lane[v] > -tiny ? 0 : 1 / pack.lane[v];
+        pack.lane[v] = is_tiny(pack.lane[v]) ? real(0) : real(1) / pack.lane[v];
     store(d + row * n_samples + s, pack);
 }
+
+#ifndef COMPLEX
 
 // found[s] = true for each sample s with a positive entry that is below `least` in its unit; `found` is false before.
 __global__ void __launch_bounds__(THREADS)
@@ -48,3 +49,5 @@ __global__ void __launch_bounds__(THREADS)
     for (int v = 0; v < VECTOR; ++v)
         if (pack.lane[v] > 0 && pack.lane[v] * units[s + v] < least) found[s + v] = true;
 }
+
+#endif

@@ -15,7 +15,9 @@ from ensemble._kernels.sparse.complex_numbers import is_complex, quotients
 
 __all__ = ["CUDA", "reciprocal", "too_small"]
 
-CUDA = cuda.KernelModule("multigrid/measures", ["coupled_rows", "reciprocal", "too_small"])
+CUDA = cuda.KernelModule(
+    "multigrid/measures", ["coupled_rows", "reciprocal", "too_small"], of_complex=("coupled_rows", "reciprocal")
+)
 
 LARGE = 1 << 20
 """Numbers from which on threads share the work on the host: below, NumPy is faster than the compilation.
@@ -58,7 +60,7 @@ def _reciprocals(d, tiny):
         d[i] = value - value if none else 1 / value
 
 
-@reciprocal.register("cuda")
+@reciprocal.register("cuda", complex_numbers=True)
 def _(d):
     CUDA.rows("reciprocal", *d.shape, (d,), cuda.layout_of(d.shape[1], d))
     return d

@@ -14,6 +14,7 @@ import numpy as np
 from ensemble._backend import array_namespace, to_numpy
 from ensemble._compile import cuda
 from ensemble._compile.kept_memory import empty_like
+from ensemble._kernels.sparse.complex_numbers import conjugated
 
 __all__ = [
     "CUDA",
@@ -27,14 +28,13 @@ __all__ = [
     "sum_products",
 ]
 
-CUDA = cuda.KernelModule(
-    "multigrid/galerkin",
-    [
-        *(f"sum_products<{a}, {b}>" for a in ("false", "true") for b in ("false", "true")),
-        "restrict_slab<false>", "restrict_slab<true>", "smooth_prolongator", "count_pairs", "fill_pairs", "cut_pairs",
-        "own_entries",
-    ],
+PRODUCTS = (
+    *(f"sum_products<{a}, {b}>" for a in ("false", "true") for b in ("false", "true")),
+    "restrict_slab<false>", "restrict_slab<true>", "smooth_prolongator",
 )  # fmt: skip
+CUDA = cuda.KernelModule(
+    "multigrid/galerkin", [*PRODUCTS, "count_pairs", "fill_pairs", "cut_pairs", "own_entries"], of_complex=PRODUCTS
+)
 
 
 class Pairs(NamedTuple):
@@ -135,8 +135,9 @@ def galerkin_pairs(graph_a, graph_p, graph_ap, restriction, graph_c):
 
 
 def galerkin_product(tasks, values, p, out, add=False):
-    """P^T A P for every sample, on a device: A P slab by slab, each of them given to the coarse entries at once.
+    """P^T A P, of complex numbers P^H A P, for every sample on a device: A P slab by slab.
 
+    Each slab is given to the coarse entries at once.
     With `add`, the product is added to `out`, entry by entry in the order of fine rows.
     """
     n_samples, n_slabs, n_targets = max(values.shape[1], p.shape[1]), tasks.edges.size - 1, tasks.cuts.shape[1]
@@ -147,13 +148,13 @@ def galerkin_product(tasks, values, p, out, add=False):
     places = [int(tasks.edges[k]) for k in ends]
     longest = max(b - a for a, b in itertools.pairwise(places))
     slab = empty_like(out, (longest, n_samples))
-    shared = p.shape[1] != n_samples
-    layout = cuda.layout_of(n_samples, out, slab, *(() if shared else (p,)))
+    shared, adjoint = p.shape[1] != n_samples, conjugated(p)
+    layout = cuda.layout_of(n_samples, out, slab, *(() if shared else (adjoint,)))
     name, (_, left, right) = cuda.instance("restrict_slab", shared), tasks.restriction
     for k, (first, last) in enumerate(itertools.pairwise(places)):
         rows = tasks.product._replace(starts=tasks.product.starts[first : last + 1])
         sum_products(rows, values, p, slab[: last - first])
         cuts = tasks.cuts[ends[k]], tasks.cuts[ends[k + 1]]
-        arguments = (*cuts, left, right, p, slab, out, np.int64(first), np.int32(k == 0 and not add))
+        arguments = (*cuts, left, right, adjoint, slab, out, np.int64(first), np.int32(k == 0 and not add))
         CUDA.rows(name, n_targets, n_samples, arguments, layout, cuda.is_wide(left))
     return out

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(THREADS)
     Pack relaxed = load(x + here);
     if (marks[row] == mark) {
         const Pack total = row_product<SHARED>(indptr, indices, values, x, row, s, n_samples);
-        const Pack inverse = SHARED ? spread(__ldg(dinv + row)) : load_once(dinv + here);
+        const Pack inverse = SHARED ? spread(read_only(dinv + row)) : load_once(dinv + here);
         relaxed = relaxed + inverse * (load_once(b + here) - total);
     }
     store(out + here, relaxed);

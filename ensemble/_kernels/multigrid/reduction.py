@@ -16,10 +16,12 @@ __all__ = ["relax_rows"]
 
 SHARED = ("false", "true")
 
+INSTANCES = tuple(f"relax_rows<{shared}>" for shared in SHARED)
 CUDA = cuda.KernelModule(
     "multigrid/reduction",
-    [f"relax_rows<{shared}>" for shared in SHARED],
+    list(INSTANCES),
     headers=("../_compile/include/copy_engine.cuh", "sparse/rows.cuh"),
+    of_complex=INSTANCES,
 )
 
 
@@ -64,7 +66,7 @@ def _(marks, mark, indptr, indices, values, dinv, b, x, out):
     return out
 
 
-@relax_rows.register("cuda")
+@relax_rows.register("cuda", complex_numbers=True)
 def _(marks, mark, indptr, indices, values, dinv, b, x, out):
     n_rows, n_samples = x.shape
     out = cuda.output(out, x, x.shape)

@@ -5,7 +5,7 @@ enum { FIRST, STEP, LAST };
 template <bool SHARED>
 __device__ inline Pack inverse_at(const real* __restrict__ dinv, int64 row, int s, int n_samples)
 {
-    return SHARED ? spread(__ldg(dinv + row)) : load_once(dinv + row * n_samples + s);
+    return SHARED ? spread(read_only(dinv + row)) : load_once(dinv + row * n_samples + s);
 }
 
 template <bool SHARED>
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS)
             store(z + here, next);
             before = factor * load(q + here);
         }
-        add_row(quotient, pass, before * next);
-        add_row(square, pass, next * next);
+        add_row(quotient, pass, conjugate(before) * next);
+        add_row(square, pass, conjugate(next) * next);
     }
     store_chunks(quotient, quotients, n_rows, n_samples);
     store_chunks(square, squares, n_rows, n_samples);

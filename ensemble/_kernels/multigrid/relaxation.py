@@ -24,14 +24,16 @@ __all__ = ["chebyshev_first", "chebyshev_last", "chebyshev_start", "chebyshev_st
 SHARED = ("false", "true")
 FIRST, STEP, LAST = 0, 1, 2
 
+INSTANCES = (
+    *(f"chebyshev_start<{shared}>" for shared in SHARED),
+    *(f"chebyshev_step<{kind}, {shared}>" for kind in (FIRST, STEP, LAST) for shared in SHARED),
+    *(f"power_step<{shared}>" for shared in SHARED),
+)
 CUDA = cuda.KernelModule(
     "multigrid/relaxation",
-    [
-        *(f"chebyshev_start<{shared}>" for shared in SHARED),
-        *(f"chebyshev_step<{kind}, {shared}>" for kind in (FIRST, STEP, LAST) for shared in SHARED),
-        *(f"power_step<{shared}>" for shared in SHARED),
-    ],
+    list(INSTANCES),
     headers=("../_compile/include/copy_engine.cuh", "sparse/rows.cuh"),
+    of_complex=INSTANCES,
 )
 
 
@@ -68,7 +70,7 @@ def _(dinv, b, c, out):
     return out
 
 
-@chebyshev_start.register("cuda")
+@chebyshev_start.register("cuda", complex_numbers=True)
 def _(dinv, b, c, out):
     n_rows, n_samples = b.shape
     out = cuda.output(out, b, b.shape)
@@ -154,7 +156,7 @@ def _(indptr, indices, values, dinv, b, x, c, w, out):
     return _run_chebyshev(FIRST, indptr, indices, values, dinv, b, x, c, c, w, out)
 
 
-@chebyshev_first.register("cuda")
+@chebyshev_first.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, dinv, b, x, c, w, out):
     return _chebyshev_on_device(FIRST, indptr, indices, values, dinv, b, x, c, c, w, out)
 
@@ -164,7 +166,7 @@ def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _run_chebyshev(STEP, indptr, indices, values, dinv, b, x, a, c, w, out)
 
 
-@chebyshev_step.register("cuda")
+@chebyshev_step.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _chebyshev_on_device(STEP, indptr, indices, values, dinv, b, x, a, c, w, out)
 
@@ -174,7 +176,7 @@ def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _run_chebyshev(LAST, indptr, indices, values, dinv, b, x, a, c, w, out)[1]
 
 
-@chebyshev_last.register("cuda")
+@chebyshev_last.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, dinv, b, x, a, c, w, out):
     return _chebyshev_on_device(LAST, indptr, indices, values, dinv, b, x, a, c, w, out)[1]
 
@@ -237,7 +239,7 @@ def _(indptr, indices, values, dinv, q, scale, out):
     return out, ordered_sum(quotients), real_parts(ordered_sum(squares))
 
 
-@power_step.register("cuda")
+@power_step.register("cuda", complex_numbers=True)
 def _(indptr, indices, values, dinv, q, scale, out):
     n_rows, n_samples = indptr.size - 1, q.shape[1]
     out = cuda.output(out, q, (n_rows, n_samples))
@@ -246,4 +248,4 @@ def _(indptr, indices, values, dinv, q, scale, out):
     arguments = (indptr, indices, values, dinv, q, scale, out)
     name, wide = f"power_step<{SHARED[shared]}>", cuda.is_wide(indptr)
     quotient, square = chunk_sums(cuda.chunked(CUDA, name, n_rows, arguments, layout, wide, n_samples, 2))
-    return out, quotient, square
+    return out, quotient, real_parts(square)

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(THREADS)
 template <bool SHARED>
 __device__ inline Pack inverse_at(const real* __restrict__ dinv, int64 row, int s, int n_samples)
 {
-    return SHARED ? spread(__ldg(dinv + row)) : load_once(dinv + row * n_samples + s);
+    return SHARED ? spread(read_only(dinv + row)) : load_once(dinv + row * n_samples + s);
 }
 
 template <bool SHARED, bool SCALED>

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ensemble._backend import array_namespace
+from ensemble._backend import array_namespace, library_of
+from ensemble._compile.kept_memory import empty_like
 from ensemble._typing import Array
 
 __all__ = ["complex_of", "conjugated", "is_complex", "magnitudes", "quotients", "real_parts", "times"]
@@ -23,9 +24,9 @@ def is_complex(array: Array) -> bool:
 
 def complex_of(real: Array, imaginary: Array) -> Array:
     """The complex array of these parts."""
-    if not isinstance(real, np.ndarray):
+    if library_of(real) not in ("numpy", "cupy"):  # parts of an array are no views
         return real + 1j * imaginary
-    made = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+    made = empty_like(real, dtype=np.result_type(real.dtype, np.complex64))
     made.real, made.imag = real, imaginary
     return made
 
@@ -55,23 +56,26 @@ def _parts_by(number: Array, factor: Array) -> Array:
     return complex_of(xp.real(number) * factor, xp.imag(number) * factor)
 
 
-def quotients(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def quotients(a: Array, b: Array) -> Array:
     """``a / b``: of complex numbers by the larger part of b, as complex lanes (Smith 1962)."""
     if not is_complex(b):
         return complex_of(a.real / b, a.imag / b) if is_complex(a) else a / b
-    by_real = np.abs(b.real) >= np.abs(b.imag)
-    larger, smaller = np.where(by_real, b.real, b.imag), np.where(by_real, b.imag, b.real)
+    xp = array_namespace(b)
+    by_real = xp.abs(b.real) >= xp.abs(b.imag)
+    larger, smaller = xp.where(by_real, b.real, b.imag), xp.where(by_real, b.imag, b.real)
     ratio = smaller / larger
     scale = larger + smaller * ratio
-    real = np.where(by_real, a.real + a.imag * ratio, a.real * ratio + a.imag)
-    imaginary = np.where(by_real, a.imag - a.real * ratio, a.imag * ratio - a.real)
+    real = xp.where(by_real, a.real + a.imag * ratio, a.real * ratio + a.imag)
+    imaginary = xp.where(by_real, a.imag - a.real * ratio, a.imag * ratio - a.real)
     return complex_of(real / scale, imaginary / scale)
 
 
-def magnitudes(a: np.ndarray) -> np.ndarray:
+def magnitudes(a: Array) -> Array:
     """``|a|`` without squares outside the range of numbers."""
+    xp = array_namespace(a)
     if not is_complex(a):
-        return np.abs(a)
-    larger, smaller = np.maximum(np.abs(a.real), np.abs(a.imag)), np.minimum(np.abs(a.real), np.abs(a.imag))
-    ratio = np.where(larger > 0.0, smaller / larger, 0.0)
-    return larger * np.sqrt(1.0 + ratio * ratio)
+        return xp.abs(a)
+    larger = xp.maximum(xp.abs(a.real), xp.abs(a.imag))
+    smaller = xp.minimum(xp.abs(a.real), xp.abs(a.imag))
+    ratio = xp.where(larger > 0.0, smaller / larger, xp.zeros_like(larger))
+    return larger * xp.sqrt(1.0 + ratio * ratio)

@@ -32,7 +32,7 @@ AHEAD = 24
 PAIRS_AHEAD = 4
 """Rows of element matrices that are prefetched ahead of their use (`benchmarks forms`)."""
 
-CUDA = cuda.KernelModule("sparse/gather_sums", ["gather_sums"])
+CUDA = cuda.KernelModule("sparse/gather_sums", ["gather_sums"], of_complex=("gather_sums",))
 
 
 @kernel
@@ -67,7 +67,7 @@ def _gather_sums(width):
     return loop
 
 
-@gather_sums.register("numba")
+@gather_sums.register("numba", complex_numbers=True)
 def _(starts, sources, values, out):
     out = output(out, (starts.shape[0] - 1, values.shape[1]), values.dtype)
     flat, stride = [array.reshape(-1) for array in (values, out)], values.shape[1]
@@ -76,7 +76,7 @@ def _(starts, sources, values, out):
     return out
 
 
-@gather_sums.register("cuda")
+@gather_sums.register("cuda", complex_numbers=True)
 def _(starts, sources, values, out):
     n, width = starts.shape[0] - 1, values.shape[1]
     out = cuda.output(out, values, (n, width))

@@ -17,7 +17,7 @@ from ensemble._typing import Array
 
 __all__ = ["pack", "packed_rows"]
 
-CUDA = cuda.KernelModule("sparse/packed_rows", ["packed_rows"])
+CUDA = cuda.KernelModule("sparse/packed_rows", ["packed_rows"], of_complex=("packed_rows",))
 
 
 @kernel
@@ -51,7 +51,7 @@ def _lines(x, rows, out, n):
             store(out, target + s, load(x, source + s, LINE))
 
 
-@packed_rows.register("numba")
+@packed_rows.register("numba", complex_numbers=True)
 def pack(x: Array, rows: Array, out: Array) -> Array:
     """Copy rows as `packed_rows` does, of arrays of NumPy of any type and number of axes."""
     n, rest = divmod(x.strides[0], 8 * LINE)
@@ -62,7 +62,7 @@ def pack(x: Array, rows: Array, out: Array) -> Array:
     return np.take(x, rows, axis=0, out=out, mode="clip")  # the other modes copy once more
 
 
-@packed_rows.register("cuda")
+@packed_rows.register("cuda", complex_numbers=True)
 def _(x: Array, rows: Array, out: Array) -> Array:
     n_rows, n_samples = rows.shape[0], x.shape[1]
     out = cuda.output(out, x, (n_rows, n_samples))

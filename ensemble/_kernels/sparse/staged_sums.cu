@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(BLOCK)
                 if (here.begin + i < here.end) total = with_eight(total, here.places[i], held);
             for (int i = here.begin + ROUNDS_AHEAD; i < here.end; ++i)
                 total = with_eight(total, __ldg(places + i * SLICE + sum), held);
-            if (here.target >= 0) __stcs(out + (int64)here.target * WIDTH + s, total);
+            if (here.target >= 0) store_once(out + (int64)here.target * WIDTH + s, total);
             slice += BLOCK / 32;
         }
 #pragma unroll

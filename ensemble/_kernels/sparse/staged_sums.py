@@ -64,6 +64,7 @@ CUDA = cuda.KernelModule(
     ["staged_sums"],
     headers=("../_compile/include/async_copies.cuh",),
     extras=(options(MATRIX, 4, 1), options(MATRIX, 8, 8), options(VECTOR, 4, 1)),
+    of_complex=("staged_sums",),
 )
 
 
@@ -230,7 +231,7 @@ def staged_sums(arrays: tuple[Any, ...], n_sums: int, tables: StagedTables, valu
     """
     k, width = tables.k, tables.width
     out = cuda.output(out, values, (n_sums, width))
-    layout = cuda.Layout("double" if values.dtype.itemsize == 8 else "float", 1, 1, 1)
+    layout = cuda.single_layout(values)
     shared = shared_bytes(tables.capacity, k, width, values.dtype.itemsize)
     arguments = (*arrays, cuda.aligned(values), out, np.int32(tables.capacity))
     grid = (arrays[0].shape[0],)

@@ -92,8 +92,8 @@ class Factorization(TriangularFactors):
         the choice.
     dtype : data type, optional
         float32 or float64; that of A by default. Solutions have the type of the right-hand side. Of a complex A, the
-        type of real and imaginary parts: factors are complex then, LDL^T without conjugates, and A lies in NumPy's
-        arrays.
+        type of real and imaginary parts: factors are complex then, LDL^T without conjugates, and A lies in NumPy's or
+        CuPy's arrays.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Factorization(TriangularFactors):
         If A is not square, not symmetric where `kind` is "ldlt", or structurally singular: some rows cannot have a
         pivot each whatever the values are.
     TypeError
-        If A is no sparse matrix, or complex numbers are in arrays of another library. `inertia`, `inverse_diagonal` and
+        If A is no sparse matrix, or complex numbers are in arrays of other libraries. `inertia`, `inverse_diagonal` and
         `inverse_entries` raise it for complex factors.
 
     References
@@ -319,7 +319,8 @@ class Factorization(TriangularFactors):
         for j in range(2):
             x = np.ascontiguousarray(np.broadcast_to(probes[:, j : j + 1], (n, self.n_samples)), A.dtype)
             b = A.apply(x)
-            error = larger_error(A, self._solve(b[:, None, :], False)[:, 0, :], b)
+            found = self._solve(asarray_like(b[:, None, :], self.reference_array), False)
+            error = larger_error(A, to_numpy(found)[:, 0, :], b)
             most = np.maximum(most, error / float(np.finfo(self.dtype).eps))
         return most
 

@@ -59,7 +59,7 @@ class IncompleteFactorization(TriangularFactors):
         of fewer rows takes the rest. Not together with levels of fill.
     dtype : data type, optional
         float32 or float64; that of A by default. Of a complex A, the type of real and imaginary parts: factors are
-        complex then, LDL^T without conjugates. NumPy's arrays alone.
+        complex then, LDL^T without conjugates, of NumPy's or CuPy's arrays.
 
     Attributes
     ----------
