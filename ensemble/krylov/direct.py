@@ -17,7 +17,7 @@ from ensemble.krylov._complex import from_interleaved, has_complex, interleaved,
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
 from ensemble.krylov._exchanged_solution import (
-    SolvedByKnown,
+    ConditionsByKnown,
     all_solved,
     conditions_of,
     exchanged_solutions,
@@ -277,17 +277,14 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
 
 def _result_of_known(known: KnownSolutions, A: CrsMatrix, b: Any, rtol: float) -> DirectResult:
     """The outcome where known sequences of pivots solved every sample."""
-    found = known.found
-    steps, n_samples = found.steps, known.alone.size
-    rcond, status = np.empty(n_samples), np.empty(n_samples, object)
-    rcond.fill(np.nan)
+    found, steps = known.found, known.found.steps
+    status = np.empty(steps.size, object)
     status.fill(Status.converged)
-    conditions = Conditions(SolvedByKnown(rcond, found.prints, known.exchanged), A, None, conditions_of)
-    x = wrap_like(b, known.x, is_shared(A), A.sample_set)
-    norms = found.norms[: int(steps.max()) + 1]
+    x = wrap_like(b, known.x, A.values.shape[1] == 1 and not A.batched, A.sample_set)
+    norms = np.ascontiguousarray(found.norms[: int(np.maximum.reduce(steps)) + 1])
     return DirectResult(
-        x, status, steps, np.ascontiguousarray(norms), rtol * found.norm_b, "direct", found.norm, found.error,
-        known.exchanged, conditions, known.alone,
+        x, status, steps, norms, rtol * found.norm_b, "direct", found.norm, found.error, known.exchanged,
+        ConditionsByKnown(A, found.prints, known.exchanged), known.alone,
     )  # fmt: skip
 
 

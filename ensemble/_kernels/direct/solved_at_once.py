@@ -8,13 +8,13 @@ Bytes that must move, float64: ``8 S (nnz + 2 n)``. A tile takes ``64 (nnz + n_v
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ensemble._compile.kept_memory import workspace
+from ensemble._compile.kept_memory import Workspace
 from ensemble._compile.lanes.arithmetic import any_lane
 from ensemble._compile.lanes.types import load, select, splat, store, zeros
 from ensemble._compile.numba import ROW_BLOCK, compiled, prange, thread_count
@@ -40,12 +40,16 @@ __all__ = ["Limits", "Pivots", "Solved", "solved_at_once"]
 WIDTHS = (16, 8, 1)
 """Samples of a tile: the least that holds all, or the first of these; with 32 a tile outgrows the cache."""
 
-(ERROR, ENTRIES, NORM, NORM_B, STEPS, LEFT, OTHER, DOUBTFUL, PRINTS, BROKEN) = range(10)
+(ERROR, ENTRIES, NORM, NORM_B, STEPS, LEFT, OTHER, DOUBTFUL, PRINTS, ODD) = range(10)
 HISTORY = 10
-"""Rows of what is found per sample."""
+"""Rows of what is found per sample; `ODD` is not zero where a sample is left, other or doubtful, or a norm infinite."""
+
+N_VECTORS = 8
+"""Vectors of a tile: the right-hand side, units of rows and columns, y, two solutions and two residuals."""
 
 
-class Limits(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Limits:
     """When a solution is refined: the numbers that `krylov/_direct_solution.py` compares with."""
 
     tolerance: float
@@ -68,38 +72,64 @@ class Limits(NamedTuple):
     steps: int
     """Refinements at most."""
 
-    @property
+    @functools.cached_property
     def numbers(self) -> np.ndarray:
         """All but `steps`, in their order."""
-        return _numbers_of(self)
+        return np.array(dataclasses.astuple(self)[:9])
 
 
-@functools.cache
-def _numbers_of(limits: Limits) -> np.ndarray:
-    return np.array(limits[:9])
+class Layout(NamedTuple):
+    """Tiles of a number of samples, and arrays that hold no sample's numbers: nothing writes to them."""
+
+    width: int
+    lanes: int
+    n_tiles: int
+    size: int
+    """Numbers of the tiles of one thread."""
+    is_small: bool
+    every: np.ndarray
+    """All samples in a row, the last one again in lanes that are left."""
 
 
-class Pivots(NamedTuple):
+class Pivots:
     """An elimination with its pivots, on the entries that are not zero."""
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    places: np.ndarray
-    """Where the matrix has these entries."""
-    dropped: np.ndarray
-    """Where it has those that are zero."""
-    program: np.ndarray
-    """The list of `flat.flat_list`, whose sources are numbers of these entries."""
-    diagonal: np.ndarray
-    upper_starts: np.ndarray
-    columns: np.ndarray
-    marks: np.ndarray
-    """As in `pivot_sequences.follows`."""
-    pivots: np.ndarray
-    """The column of each step."""
-    rows: np.ndarray
-    """The row of each step."""
-    n_values: int
+    def __init__(
+        self, indptr: np.ndarray, indices: np.ndarray, places: np.ndarray, dropped: np.ndarray, program: np.ndarray,
+        diagonal: np.ndarray, upper_starts: np.ndarray, columns: np.ndarray, marks: np.ndarray, pivots: np.ndarray,
+        rows: np.ndarray, n_values: int,
+    ) -> None:  # fmt: skip
+        """Take the arrays of an elimination.
+
+        Parameters
+        ----------
+        places, dropped : arrays of int32
+            Where the matrix has the entries of `indptr` and `indices`, and where those that are zero.
+        program : array of int32
+            The list of `flat.flat_list`, whose sources are numbers of these entries.
+        columns, marks : arrays
+            As in `pivot_sequences.follows`.
+        pivots, rows : arrays of int64
+            The column and the row of each step.
+        """
+        self.arrays = (
+            indptr, indices, places, dropped, program, diagonal, upper_starts, columns, marks, pivots, rows, n_values
+        )  # fmt: skip
+        self.n = diagonal.size
+        self.lane_size = places.size + n_values + N_VECTORS * self.n
+        self.layouts: dict[int, Layout] = {}
+
+    def layout(self, count: int) -> Layout:
+        """Return the tiles of so many samples; those of the last number are kept."""
+        found = self.layouts.get(count)
+        if found is None:
+            width = 1 if count == 1 else min((each for each in WIDTHS if each >= count), default=WIDTHS[0])
+            n_tiles = -(-count // width)
+            size, lanes = self.lane_size * width, n_tiles * width
+            every = np.minimum(np.arange(lanes), count - 1)
+            found = Layout(width, lanes, n_tiles, size, size * n_tiles <= SMALL, every)
+            self.layouts = {count: found}
+        return found
 
 
 class Solved:
@@ -113,7 +143,7 @@ class Solved:
     @property
     def is_plain(self) -> bool:
         """Whether no sample is left, other or doubtful, and all norms are numbers."""
-        return not self.rows[LEFT : DOUBTFUL + 1].any() and math.isfinite(self.rows[NORM].max())
+        return not np.logical_or.reduce(self.rows[ODD])
 
     @property
     def left(self) -> np.ndarray:
@@ -170,7 +200,7 @@ def _solutions(width: int) -> Any:
             )
             low, high = limits[4], limits[5]
             kept = np.int64(places.size)
-            own = np.int64(run) * ((kept + n_values + 8 * n) * w)
+            own = np.int64(run) * ((kept + n_values + N_VECTORS * n) * w)
             factors = own + kept * w
             right = factors + n_values * w
             free = right + n * w
@@ -189,10 +219,10 @@ def _solutions(width: int) -> Any:
                 other = select(mark == nothing, others, one)
                 store(found, PRINTS * lanes + first, print_of(sum_of_bits))
                 factor_solve_one(
-                    work, own, w, work, factors, work, y, found, BROKEN * lanes + first, program, False, work, right, w,
+                    work, own, w, work, factors, work, y, found, ODD * lanes + first, program, False, work, right, w,
                     False, work, new, w, work, y, nothing,
                 )  # fmt: skip
-                broken = load(found, BROKEN * lanes + first, nothing)
+                broken = load(found, ODD * lanes + first, nothing)
                 other = select(broken == nothing, other, one)
                 bad = other_pivots(
                     work, factors, w, diagonal, upper_starts, columns, marks, pivots, work, units, w, THRESHOLD, nothing
@@ -281,6 +311,8 @@ def _solutions(width: int) -> Any:
                 store(found, DOUBTFUL * lanes + first, doubt)
                 left = select(error <= tolerance, select(entries <= tolerance, other, one), one)
                 store(found, LEFT * lanes + first, left)
+                odd = select(left == nothing, select(other == nothing, doubt, one), one)
+                store(found, ODD * lanes + first, select(norm - norm == nothing, odd, one))
                 if outs[first + w - 1] - outs[first] == w - 1:
                     for i in range(n):
                         place = i * n_chosen + outs[first]
@@ -296,8 +328,8 @@ def _solutions(width: int) -> Any:
 
 
 def solved_at_once(
-    values: np.ndarray, b: np.ndarray, samples: np.ndarray, rtol: Any, pivots: Pivots, limits: Limits, x: np.ndarray,
-    outs: np.ndarray,
+    values: np.ndarray, b: np.ndarray, samples: np.ndarray | None, rtol: Any, pivots: Pivots, limits: Limits,
+    x: np.ndarray, outs: np.ndarray | None,
 ) -> Solved:  # fmt: skip
     """Solve ``A x = b`` with refinement for the samples that take the pivots given.
 
@@ -306,29 +338,26 @@ def solved_at_once(
     values : array of float64, shape (nnz, n_samples)
     b : array of float64, shape (n, n_samples), or (n,) for all samples
     samples : array of int64, shape (n_chosen,)
-        The samples to be solved.
+        The samples to be solved; all where none is named.
     rtol : float, or array of shape (n_samples,)
         Residual over the norm of b above which a solution is refined.
     x : array of float64, shape (n, any number)
-        Takes the solutions of the samples that are not left, in columns `outs`, shape (n_chosen,).
+        Takes the solutions of the samples that are not left, in columns `outs`, shape (n_chosen,), by default in the
+        columns of all samples named.
     """
-    count, n_samples, n = samples.size, values.shape[1], pivots.diagonal.size
-    width = 1 if count == 1 else min((each for each in WIDTHS if each >= count), default=WIDTHS[0])
-    n_tiles = -(-count // width)
-    lanes = n_tiles * width
-    if lanes > count:  # the last sample again
-        samples = np.append(samples, np.repeat(samples[-1:], lanes - count))
-        outs = np.append(outs, np.repeat(outs[-1:], lanes - count))
+    n_samples, n_columns = values.shape[1], x.shape[1]
+    count = n_samples if samples is None else samples.size
+    width, lanes, n_tiles, size, is_small, every = pivots.layout(count)
+    given = every if samples is None else samples[every] if lanes > count else samples
+    places = every if outs is None else outs[every] if lanes > count else outs
     own_rtol = np.empty(lanes)
-    own_rtol[:] = rtol if isinstance(rtol, float) or np.ndim(rtol) == 0 else np.asarray(rtol)[samples]
+    own_rtol[:] = rtol if isinstance(rtol, float) or np.ndim(rtol) == 0 else np.asarray(rtol)[given]
     found = np.empty((HISTORY + limits.steps + 1, lanes))
-    size = (pivots.places.size + pivots.n_values + 8 * n) * width
-    small = size * n_tiles <= SMALL
-    n_runs = 1 if small else min(n_tiles, thread_count())
-    with workspace((n_runs * size,), np.float64) as work:
+    n_runs = 1 if is_small or n_tiles == 1 else min(n_tiles, thread_count())
+    with Workspace((n_runs * size,), np.float64) as work:
         _solutions(width)(
-            values.reshape(-1), b.reshape(-1), n_samples if b.ndim > 1 else 0, x.reshape(-1), samples, outs, x.shape[1],
-            own_rtol, found.reshape(-1), work, *pivots, n_samples, limits.numbers, limits.steps, n_tiles, n_runs,
-            threads=ONE_THREAD if small else ALL_THREADS,
+            values.reshape(-1), b.reshape(-1), n_samples if b.ndim > 1 else 0, x.reshape(-1), given, places, n_columns,
+            own_rtol, found.reshape(-1), work, *pivots.arrays, n_samples, limits.numbers, limits.steps, n_tiles, n_runs,
+            threads=ONE_THREAD if n_runs == 1 else ALL_THREADS,
         )  # fmt: skip
     return Solved(found[:, :count] if lanes > count else found)

@@ -22,7 +22,7 @@ from ensemble.linalg.factorizations.orderings import FLAT, elimination_of, inver
 from ensemble.linalg.factorizations.triangular_factors import TriangularFactors
 from ensemble.linalg.graph import CrsGraph
 
-__all__ = ["Group", "PivotRule", "exchanged_together", "rules_of", "takes_exchanges_first"]
+__all__ = ["Group", "PivotRule", "exchanged_together", "rules_met", "rules_of", "takes_exchanges_first"]
 
 PATTERNS = 8
 """Sets of zeros on one graph that are remembered."""
@@ -32,6 +32,9 @@ PLANS = 8
 
 VAIN = 3
 """Eliminations in a row that served no other sample, after which only those are tried that two samples take."""
+
+RULES = ("pivot rules",)
+"""What a graph keeps its rules by."""
 
 MET = 4096
 """Sequences of pivots of single samples that are remembered to know those that are met again."""
@@ -305,10 +308,9 @@ class PivotRules:
 
     def __init__(self, graph: CrsGraph) -> None:
         self.graph, self.rules = graph, dict[bytes, PivotRule | None]()
-
-    def known(self) -> list[PivotRule]:
-        """List the pivot rules that are kept, the one used last first."""
-        return [rule for rule in reversed(self.rules.values()) if rule is not None]
+        self.come_first = takes_exchanges_first(graph)
+        self.known: tuple[PivotRule, ...] = ()
+        """Those that are kept and of no singular matrix, the one used last first."""
 
     def learn(self, values: np.ndarray) -> None:
         """Keep the sequence of a sample, of values of shape (nnz, 1), where solutions by it take a list."""
@@ -329,12 +331,19 @@ class PivotRules:
                 rules[key] = None
         rules[key] = rules.pop(key)
         self.rules = dict(list(rules.items())[-PATTERNS:])
+        self.known = tuple(rule for rule in reversed(self.rules.values()) if rule is not None)
         return rules[key]
 
 
 def rules_of(graph: CrsGraph) -> PivotRules:
     """Return the pivot rules that a graph keeps, one for each set of zeros."""
-    found: PivotRules = graph.kept(("pivot rules",), lambda: PivotRules(graph))
+    found: PivotRules = graph.kept(RULES, lambda: PivotRules(graph))
+    return found
+
+
+def rules_met(graph: CrsGraph) -> PivotRules | None:
+    """Return what `rules_of` has made for a graph; None where it was not called."""
+    found: PivotRules | None = graph.met(RULES)
     return found
 
 
@@ -347,7 +356,7 @@ def exchanged_together(A: CrsMatrix, samples: np.ndarray, b: Any = None) -> Iter
     rules = rules_of(A.graph)
     left = np.asarray(samples)
     with np.errstate(all="ignore"):
-        known = iter(rules.known())
+        known = iter(rules.known)
         while left.size:
             own = A if left.size == A.n_samples else A.take_samples(left)
             given = b if b is None or b.shape[1] != A.n_samples else _columns(b, left)
