@@ -186,7 +186,7 @@ def direct(
     if factorization is None and dtype is None and names and (kind, ordering, matching) == ("auto", "auto", "graph"):
         known = solved_again(A, b, rtol)
         if known is not None and all_solved(known):
-            return _result_of_known(known, A, b, rtol)
+            return _result_of_known(known, A, b)
     A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
     b = as_array(b, "direct", "b")
     if isinstance(A, LinearOperator) and A.space is not SERIAL:
@@ -275,15 +275,15 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     return replace(found, x=from_interleaved(found.x))
 
 
-def _result_of_known(known: KnownSolutions, A: CrsMatrix, b: Any, rtol: float) -> DirectResult:
+def _result_of_known(known: KnownSolutions, A: CrsMatrix, b: Any) -> DirectResult:
     """The outcome where known sequences of pivots solved every sample."""
     found, steps = known.found, known.found.steps
     status = np.empty(steps.size, object)
     status.fill(Status.converged)
     x = wrap_like(b, known.x, A.values.shape[1] == 1 and not A.batched, A.sample_set)
-    norms = np.ascontiguousarray(found.norms[: int(np.maximum.reduce(steps)) + 1])
+    norms = np.ascontiguousarray(found.norms[: max(steps.tolist()) + 1])
     return DirectResult(
-        x, status, steps, norms, rtol * found.norm_b, "direct", found.norm, found.error, known.exchanged,
+        x, status, steps, norms, found.target, "direct", found.norm, found.error, known.exchanged,
         ConditionsByKnown(A, found.prints, known.exchanged), known.alone,
     )  # fmt: skip
 

@@ -24,14 +24,13 @@ from ensemble._kernels.direct.forms.flat import LU, factor_solve_one, solve_one
 from ensemble._kernels.direct.forms.flat_tiles import SMALL
 from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
 from ensemble._kernels.direct.tile_stages import (
+    corrected,
     either,
     judged,
     norm_of,
     other_than_zero,
     read_entries,
     read_rows,
-    size_in_units,
-    small_pivots,
     unit_columns,
 )
 
@@ -40,12 +39,12 @@ __all__ = ["Limits", "Pivots", "Solved", "solved_at_once"]
 WIDTHS = (16, 8, 1)
 """Samples of a tile: the least that holds all, or the first of these; with 32 a tile outgrows the cache."""
 
-(ERROR, ENTRIES, NORM, NORM_B, STEPS, LEFT, OTHER, DOUBTFUL, PRINTS, ODD) = range(10)
-HISTORY = 10
+(ERROR, ENTRIES, NORM, NORM_B, STEPS, LEFT, OTHER, DOUBTFUL, PRINTS, TARGET, ODD) = range(11)
+HISTORY = 11
 """Rows of what is found per sample; `ODD` is not zero where a sample is left, other or doubtful, or a norm infinite."""
 
-N_VECTORS = 8
-"""Vectors of a tile: the right-hand side, units of rows and columns, y, two solutions and two residuals."""
+N_VECTORS = 7
+"""Vectors of a tile: the right-hand side, units, y, two solutions, and two residuals, one where units of rows were."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +142,7 @@ class Solved:
     @property
     def is_plain(self) -> bool:
         """Whether no sample is left, other or doubtful, and all norms are numbers."""
-        return not np.logical_or.reduce(self.rows[ODD])
+        return not any(self.rows[ODD].tolist())  # a reduction by NumPy takes 20 us after other work
 
     @property
     def left(self) -> np.ndarray:
@@ -177,6 +176,7 @@ class Solved:
     entries = property(lambda self: self.rows[ENTRIES])
     norm = property(lambda self: self.rows[NORM])
     norm_b = property(lambda self: self.rows[NORM_B])
+    target = property(lambda self: self.rows[TARGET])
     prints = property(lambda self: self.rows[PRINTS])
 
 
@@ -207,7 +207,7 @@ def _solutions(width: int) -> Any:
             units, y, start = free + n * w, free + 2 * n * w, free + 3 * n * w
             for tile in range(np.int64(run) * n_tiles // n_runs, (np.int64(run) + 1) * n_tiles // n_runs):
                 first = tile * w
-                new, old, r, r_old = start, start + n * w, start + 2 * n * w, start + 3 * n * w
+                new, old, r, r_old = start, start + n * w, start + 2 * n * w, free
                 together = samples[first + w - 1] - samples[first] == w - 1
                 read_rows(b, n, b_samples, samples, first, together, work, right, nothing, width)
                 mark, sum_of_bits = read_entries(
@@ -224,14 +224,15 @@ def _solutions(width: int) -> Any:
                 )  # fmt: skip
                 broken = load(found, ODD * lanes + first, nothing)
                 other = select(broken == nothing, other, one)
-                bad = other_pivots(
-                    work, factors, w, diagonal, upper_starts, columns, marks, pivots, work, units, w, THRESHOLD, nothing
+                bad, small = other_pivots(
+                    work, factors, w, diagonal, upper_starts, columns, marks, pivots, work, units, w, THRESHOLD, rows,
+                    free, limits[8], nothing,
                 )  # fmt: skip
                 other = select(bad == nothing, other, one)
                 store(found, OTHER * lanes + first, other)
                 error, entries, norm, steps = nothing, nothing, nothing, nothing
                 whole, last, active, by_norm = nothing, nothing, select(other == nothing, one, nothing), nothing
-                norm_b, length = nothing, nothing
+                norm_b, length, largest = nothing, nothing, nothing
                 for i in range(0, n, ROW_BLOCK):
                     part = nothing
                     for k in range(i, min(i + ROW_BLOCK, n)):
@@ -241,6 +242,7 @@ def _solutions(width: int) -> Any:
                 norm_b = norm_of(work, right, n, norm_b, low, high, nothing, width)
                 store(found, NORM_B * lanes + first, norm_b)
                 target = load(rtol, first, nothing) * norm_b
+                store(found, TARGET * lanes + first, target)
                 for step in range(most_steps + 1):
                     if any_lane(active > nothing):
                         if step > 0:
@@ -248,13 +250,9 @@ def _solutions(width: int) -> Any:
                                 work, factors, w, program, work, r, w, False, work, new, w, work[y : y + n * w], LU,
                                 nothing,
                             )  # fmt: skip
-                        length = size_in_units(work, new, units, n, nothing, width)
-                        if step > 0:
-                            for i in range(n):
-                                value = load(work, new + i * w, nothing) + load(work, old + i * w, nothing)
-                                store(work, new + i * w, value)
+                        length, largest = corrected(work, new, old, units, n, step > 0, nothing, width)
                         more, finest, squares = judged(
-                            indptr, indices, work, own, new, right, r_old, nothing, width
+                            indptr, indices, work, own, new, right, r_old, largest, nothing, width
                         )  # fmt: skip
                         latest = norm_of(work, r_old, n, squares, low, high, nothing, width)
                         if step == 0:
@@ -296,14 +294,11 @@ def _solutions(width: int) -> Any:
                 store(found, STEPS * lanes + first, steps)
                 moved = select(last <= limits[6] * whole, nothing, one)
                 doubt = select(norm > limits[7] * norm_b, one, nothing)
-                small = small_pivots(
-                    work, free, units, factors, diagonal, rows, pivots, limits[8], nothing, width
-                )  # fmt: skip
                 if any_lane(doubt > nothing):  # one more correction is less work than three trials of the digits are
                     solve_one(
                         work, factors, w, program, work, r, w, False, work, new, w, work[y : y + n * w], LU, nothing
                     )  # fmt: skip
-                    length = size_in_units(work, new, units, n, nothing, width)
+                    length, largest = corrected(work, new, old, units, n, False, nothing, width)
                     doubt = select(length <= limits[6] * whole, nothing, doubt)
                 doubt = either(moved > nothing, doubt > nothing, one, nothing)
                 doubt = select(small > nothing, one, doubt)
