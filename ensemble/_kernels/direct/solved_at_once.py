@@ -105,7 +105,8 @@ class Pivots:
         places, dropped : arrays of int32
             Where the matrix has the entries of `indptr` and `indices`, and where those that are zero.
         program : array of int32
-            The list of `flat.flat_list`, whose sources are numbers of these entries.
+            The list of `flat.flat_list`, whose sources are numbers of these entries. Values that no entry begins have
+            their number for a source, where a zero is kept: no branch tells them apart.
         columns, marks : arrays
             As in `pivot_sequences.follows`.
         pivots, rows : arrays of int64
@@ -115,7 +116,7 @@ class Pivots:
             indptr, indices, places, dropped, program, diagonal, upper_starts, columns, marks, pivots, rows, n_values
         )  # fmt: skip
         self.n = diagonal.size
-        self.lane_size = places.size + n_values + N_VECTORS * self.n
+        self.lane_size = places.size + 1 + n_values + N_VECTORS * self.n
         self.layouts: dict[int, Layout] = {}
 
     def layout(self, count: int) -> Layout:
@@ -200,8 +201,9 @@ def _solutions(width: int) -> Any:
             )
             low, high = limits[4], limits[5]
             kept = np.int64(places.size)
-            own = np.int64(run) * ((kept + n_values + N_VECTORS * n) * w)
-            factors = own + kept * w
+            own = np.int64(run) * ((kept + 1 + n_values + N_VECTORS * n) * w)
+            factors = own + (kept + 1) * w
+            store(work, own + kept * w, nothing)
             right = factors + n_values * w
             free = right + n * w
             units, y, start = free + n * w, free + 2 * n * w, free + 3 * n * w

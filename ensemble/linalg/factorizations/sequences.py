@@ -203,7 +203,7 @@ class PivotRule:
         """Prepare `solved_at_once` for an elimination, whose entries are counted without zeros; None without a list."""
         if plan.flat is None:
             return None
-        number = np.full(self.whole.nnz + 1, -1, np.int32)  # of the last place, -1, too
+        number = np.full(self.whole.nnz + 1, self.places.size, np.int32)  # of the last place, -1, too: it is zero
         number[self.places] = np.arange(self.places.size)
         program, first = plan.flat.copy(), int(plan.flat[8])
         program[first : first + plan.n_values] = number[plan.sources]
