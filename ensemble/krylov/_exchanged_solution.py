@@ -134,14 +134,6 @@ def solved_again(A: Any, b: Any, rtol: Any) -> KnownSolutions | None:
     return solved_by_known(A, np.ascontiguousarray(right), None, rtol, LIMITS, rules)
 
 
-def all_solved(known: KnownSolutions) -> bool:
-    """Whether every sample was solved, and none is to be judged by its condition."""
-    found = known.found
-    return known.is_plain or (
-        not (found.left.any() or found.doubtful.any()) and bool(np.isfinite(found.norm).all())
-    )  # fmt: skip
-
-
 def solved_with_known_pivots(
     system: LinearSystem, A: CrsMatrix, samples: np.ndarray, known: KnownSolutions | None
 ) -> tuple[np.ndarray, DirectSolution | None, np.ndarray]:

@@ -18,7 +18,6 @@ from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_condi
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
 from ensemble.krylov._exchanged_solution import (
     ConditionsByKnown,
-    all_solved,
     conditions_of,
     exchanged_solutions,
     solved_again,
@@ -185,7 +184,7 @@ def direct(
     known, names = None, type(kind) is type(ordering) is type(matching) is str
     if factorization is None and dtype is None and names and (kind, ordering, matching) == ("auto", "auto", "graph"):
         known = solved_again(A, b, rtol)
-        if known is not None and all_solved(known):
+        if known is not None and known.found.is_plain:
             return _result_of_known(known, A, b)
     A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
     b = as_array(b, "direct", "b")

@@ -145,6 +145,11 @@ class Solved:
         """Whether no sample is left, other or doubtful, and all norms are numbers."""
         return not any(self.rows[ODD].tolist())  # a reduction by NumPy takes 20 us after other work
 
+    def others(self) -> np.ndarray:
+        """Return the places of the samples that are `other`."""
+        found: np.ndarray = self.rows[OTHER].nonzero()[0]
+        return found
+
     @property
     def left(self) -> np.ndarray:
         """True for a sample that takes other pivots, has other zeros, or whose backward error stays too large."""

@@ -27,8 +27,6 @@ class KnownSolutions(NamedTuple):
     """True where some row did not take the column that the graph prefers."""
     alone: np.ndarray
     """True where no other sample has the sequence."""
-    is_plain: bool
-    """Whether one sequence solved every sample and none is to be judged by its condition."""
 
 
 def solved_by_known(
@@ -56,28 +54,23 @@ def solved_by_known(
                 continue
             x = empty((kept.at_once.n, count), np.float64) if made is None else made.x
             part = solved_at_once(values, b, chosen, rtol, kept.at_once, limits, x, left)
-            if made is None and part.is_plain:
-                if len(rule.plans) > 1:
-                    rule.put_best_first({key: count})
-                return KnownSolutions(x, part, _marks(count, kept.exchanges > 0), _marks(count, count == 1), True)
-            other = part.other
-            n_members = other.size - int(np.count_nonzero(other))
+            others, size = part.others(), count if left is None else left.size
+            n_members = size - others.size
             if made is None:
-                made = KnownSolutions(
-                    x, part, _marks(count, kept.exchanges > 0), _marks(count, n_members == 1), False
-                )  # fmt: skip
+                made = KnownSolutions(x, part, _marks(count, kept.exchanges > 0), _marks(count, n_members == 1))
             elif n_members:
                 assert left is not None
-                places = left[~other]
-                made.found.rows[:, places] = part.rows[:, ~other]
+                members = slice(None) if n_members == size else ~part.other
+                places = left[members]
+                made.found.rows[:, places] = part.rows[:, members]
                 made.exchanged[places], made.alone[places] = kept.exchanges > 0, n_members == 1
             if n_members:
                 served[key] = n_members
-            if n_members == other.size:
+            if n_members == size:
                 rule.put_best_first(served)
                 return made
             if n_members or left is None:
-                left = np.flatnonzero(other) if left is None else left[other]
+                left = others if left is None else left[others]
                 chosen = left if samples is None else samples[left]
         rule.put_best_first(served)
     return made
