@@ -89,6 +89,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=6, help="eigenpairs of each matrix (default 6)")
     parser.add_argument("--rounds", type=int, default=40, help="rounds at most (default 40)")
     parser.add_argument("--patience", type=float, default=2.0, help="seconds for each row, about (default 2)")
+    parser.add_argument("--name", default="eigen-1threads", help="name of the record (default eigen-1threads)")
     options = parser.parse_args()
     one_thread()
     rows = [
@@ -98,7 +99,7 @@ def main() -> None:
         for way in WAYS
     ]
     show(f"{options.pairs} eigenpairs, ms per sample, against SciPy", rows)
-    save("eigen-1threads", rows, pairs=options.pairs)
+    save(options.name, rows, pairs=options.pairs)
 
 
 class Eigenpairs(EnsembleBenchmark):

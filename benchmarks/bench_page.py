@@ -167,9 +167,9 @@ def lines_of(number: int, table: Table) -> list[str]:
     ]  # fmt: skip
 
 
-def wrapped(text: str) -> str:
-    """Lines of at most 118 characters."""
-    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False)
+def wrapped(text: str, indent: int = 0) -> str:
+    """Lines of at most 118 characters, those after the first indented."""
+    return textwrap.fill(text, 118, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 HEAD = (

@@ -2,6 +2,7 @@
 
 import re
 
+from benchmarks import bench_cases
 from benchmarks.bench_page import CPU, GPU, PAGE, TABLES, page, shown
 
 
@@ -29,3 +30,16 @@ def test_pages_of_performance_say_what_is_measured_and_nothing_of_goals():
 
 def test_numbers_have_three_digits():
     assert [shown(x) for x in (1234.5, 0.0123456, 7, None, float("nan"))] == ["1,234", "0.0123", "7", "-", "-"]
+
+
+def test_the_page_of_cases_is_that_of_the_records():
+    assert bench_cases.page() == bench_cases.PAGE.read_text()
+
+
+def test_each_case_below_its_bar_says_why_and_no_other_does():
+    low = {case.case: bool(case.why) for case in bench_cases.cases() if bench_cases.below(case)}
+    low |= {figure.what: bool(figure.why) for figure in bench_cases.figures() if bench_cases.missed(figure)}
+    assert low and all(low.values())
+    good = [case for case in bench_cases.cases() if not bench_cases.below(case)]
+    met = [figure for figure in bench_cases.figures() if not bench_cases.missed(figure)]
+    assert [each[0] for each in (*good, *met) if each.why] == []
