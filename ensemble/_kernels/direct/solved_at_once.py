@@ -26,6 +26,7 @@ from ensemble._kernels.direct.pivot_sequences import THRESHOLD, other_pivots
 from ensemble._kernels.direct.tile_stages import (
     corrected,
     either,
+    follow_each_other,
     judged,
     norm_of,
     other_than_zero,
@@ -215,7 +216,7 @@ def _solutions(width: int) -> Any:
             for tile in range(np.int64(run) * n_tiles // n_runs, (np.int64(run) + 1) * n_tiles // n_runs):
                 first = tile * w
                 new, old, r, r_old = start, start + n * w, start + 2 * n * w, free
-                together = samples[first + w - 1] - samples[first] == w - 1
+                together = follow_each_other(samples, first, width)
                 read_rows(b, n, b_samples, samples, first, together, work, right, nothing, width)
                 mark, sum_of_bits = read_entries(
                     values, places, indptr, indices, n_samples, samples, first, together, work, own, free, y, nothing,
@@ -315,7 +316,7 @@ def _solutions(width: int) -> Any:
                 store(found, LEFT * lanes + first, left)
                 odd = select(left == nothing, select(other == nothing, doubt, one), one)
                 store(found, ODD * lanes + first, select(norm - norm == nothing, odd, one))
-                if outs[first + w - 1] - outs[first] == w - 1:
+                if follow_each_other(outs, first, width):
                     for i in range(n):
                         place = i * n_chosen + outs[first]
                         value = load(work, old + i * w, nothing)

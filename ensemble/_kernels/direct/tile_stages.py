@@ -13,7 +13,8 @@ from ensemble._compile.numba import ROW_BLOCK, inner
 from ensemble._kernels.direct.equilibration import SWEEPS, inverse_of
 
 __all__ = [
-    "corrected", "either", "judged", "norm_of", "other_than_zero", "read_entries", "read_rows", "unit_columns",
+    "corrected", "either", "follow_each_other", "judged", "norm_of", "other_than_zero", "read_entries",
+    "read_rows", "unit_columns",
 ]  # fmt: skip
 
 AHEAD = 32
@@ -23,6 +24,15 @@ NEARLY = 0.9
 """Share of the largest quotient so far up to which a quotient is not worked out."""
 
 U = np.uint64  # an unsigned index needs no test for a negative one
+
+
+@inner
+def follow_each_other(samples, first, width):
+    """Whether a tile's samples are neighbours: the last one may be there several times, so its number does not tell."""
+    found = True
+    for lane in range(width):
+        found = found and samples[first + lane] == samples[first] + lane
+    return found
 
 
 @inner
