@@ -18,7 +18,7 @@ def nothing_spare():
 
 
 def spare_bytes():
-    return sum(piece.nbytes for pieces in _memory._spare.values() for piece in pieces)
+    return sum(piece[0].nbytes for pieces in _memory._spare.values() for piece in pieces)
 
 
 @pytest.mark.parametrize("n", [1, 3, 1000, 1 << 18])

@@ -23,7 +23,7 @@ from numba import prange
 
 from ensemble._compile.kept_memory import empty
 from ensemble._compile.kernel_cache import Shielded, cached, cached_c_function
-from ensemble._compile.numba_private import found
+from ensemble._compile.numba_private import found, thread_counter
 from ensemble._compile.versions import warn_of_newer
 from ensemble._compile.work_sharing import (
     SMALL,
@@ -224,9 +224,15 @@ def threads_for(n_values: int) -> contextlib.AbstractContextManager[None]:
     return one_thread() if n_values <= SMALL else contextlib.nullcontext()
 
 
+@functools.cache
+def _thread_counter() -> Callable[[], int]:
+    numba.get_num_threads()  # starts them
+    return thread_counter() or numba.get_num_threads
+
+
 def thread_count() -> int:
     """Threads that a kernel may use; nothing that it decides may change a bit."""
-    return numba.get_num_threads()
+    return _thread_counter()()
 
 
 LONG = 1 << 27

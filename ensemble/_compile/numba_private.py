@@ -6,9 +6,11 @@ name in `PRIVATE`: slower to compile, with the same values. `tests/test_numba_pr
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import binding
@@ -22,6 +24,7 @@ __all__ = [
     "found",
     "keeps_code",
     "symbols_known",
+    "thread_counter",
 ]
 
 
@@ -80,6 +83,15 @@ def contexts() -> tuple[Any, Any] | None:
 def symbols_known() -> bool:
     """Whether LLVM knows the functions of Numba's threads; they must have been started."""
     return all(binding.address_of_symbol(name) for name in SYMBOLS)
+
+
+def thread_counter() -> Callable[[], int] | None:
+    """Make a function that returns how many threads a loop may use; None where LLVM does not know it.
+
+    Threads must have been started. Numba's own function takes two locks at each call.
+    """
+    address = binding.address_of_symbol("get_num_threads")
+    return ctypes.PYFUNCTYPE(ctypes.c_int)(address) if address else None
 
 
 @functools.cache

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ensemble._backend import asarray_like, to_numpy
 from ensemble._kernels.sparse.row_sums import SERIAL, space_in_force
-from ensemble.krylov._conditions import UNEVEN, digits_kept, estimated, limits_of
+from ensemble.krylov._conditions import UNEVEN, Conditions, digits_kept, estimated, limits_of
 from ensemble.krylov._direct_solution import FLOOR, REFINEMENTS, ROUNDOFFS, DirectSolution
 from ensemble.krylov._rounded_solution import conditions_by_superlu, is_large, rounded_solution
 from ensemble.krylov._system import LinearSystem
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.factorizations.known_sequences import KnownSolutions, Limits, solved_by_known
-from ensemble.linalg.factorizations.sequences import Group, exchanged_together, rules_of, takes_exchanges_first
+from ensemble.linalg.factorizations.sequences import Group, exchanged_together, rules_met, rules_of
 from ensemble.scalar import Ensemble
 
 DOUBT = 1e-5
@@ -112,19 +113,6 @@ class KnownSolution(DirectSolution):
         self.refined, self.F = len(self.history), None
 
 
-class SolvedByKnown(NamedTuple):
-    """What `Conditions` asks of solutions by known sequences of pivots."""
-
-    rcond: np.ndarray
-    cancelled: np.ndarray
-    repaired: np.ndarray
-
-    @property
-    def exchanged(self) -> np.ndarray:
-        """Mark all samples: each took pivots by its own numbers."""
-        return np.ones(self.repaired.size, bool)
-
-
 def solved_again(A: Any, b: Any, rtol: Any) -> KnownSolutions | None:
     """The solutions of all samples by the sequences of pivots that were met, where nothing needs conversion; else None.
 
@@ -133,24 +121,17 @@ def solved_again(A: Any, b: Any, rtol: Any) -> KnownSolutions | None:
     """
     if type(A) is not CrsMatrix or type(rtol) is not float or not 0.0 <= rtol < np.inf:
         return None
-    right, values = b.samples if type(b) is Ensemble else b, A.values
+    right, values, graph = b.samples if type(b) is Ensemble else b, A.values, A.graph
     if type(values) is not np.ndarray or type(right) is not np.ndarray or not values.dtype == right.dtype == EXACT:
         return None
-    n, n_samples = A.shape[0], values.shape[1]
+    n, n_samples = graph.shape[0], values.shape[1]
     shape = (n, n_samples) if right is not b else (n,)
-    if right.shape != shape or not n_samples or not takes_exchanges_first(A.graph) or space_in_force() is not SERIAL:
+    if right.shape != shape or not n_samples or space_in_force() is not SERIAL:
         return None
-    if is_large(A.graph) or not rules_of(A.graph).rules:  # a first call checks the graph
+    rules = rules_met(graph)  # a first call checks the graph
+    if rules is None or not rules.rules or not rules.come_first or is_large(graph):
         return None
-    return solved_by_known(A, np.ascontiguousarray(right), np.arange(n_samples), rtol, LIMITS)
-
-
-def all_solved(known: KnownSolutions) -> bool:
-    """Whether every sample was solved, and none is to be judged by its condition."""
-    found = known.found
-    return known.is_plain or (
-        not (found.left.any() or found.doubtful.any()) and bool(np.isfinite(found.norm).all())
-    )  # fmt: skip
+    return solved_by_known(A, np.ascontiguousarray(right), None, rtol, LIMITS, rules)
 
 
 def solved_with_known_pivots(
@@ -165,7 +146,7 @@ def solved_with_known_pivots(
     if A.n_samples != system.b.shape[1] or not samples.size or space_in_force() is not SERIAL:
         return nobody, None, samples
     if known is None or known.alone.size != samples.size:
-        known = solved_by_known(A, system.b, samples, system.rtol, LIMITS)
+        known = solved_by_known(A, system.b, samples, system.rtol, LIMITS, rules_of(A.graph))
     if known is None:
         return nobody, None, samples
     found = known.found
@@ -225,6 +206,24 @@ def _on_host(system: LinearSystem, A: CrsMatrix, samples: np.ndarray) -> tuple[L
     own = A.take_samples(samples) if A.n_samples > 1 else A
     part = system.of_samples(samples)
     return replace(part, b=np.ascontiguousarray(to_numpy(part.b))), own.to(np.empty(0))
+
+
+class ConditionsByKnown(Conditions):
+    """Conditions of samples that known sequences of pivots solved; nothing is worked out before it is asked for."""
+
+    def __init__(self, A: CrsMatrix, prints: np.ndarray, repaired: np.ndarray) -> None:
+        self.A, self.plan, self.of_exchanged, self.known = A, None, conditions_of, None
+        self.cancelled, self.repaired, self.n_samples, self.eps = prints, repaired, prints.size, EPS
+
+    @functools.cached_property
+    def equilibrated(self) -> np.ndarray:
+        """Return NaN for all samples: none was estimated."""
+        return np.full(self.n_samples, np.nan)
+
+    @functools.cached_property
+    def exchanged(self) -> np.ndarray:
+        """Mark all samples: each took pivots by its own numbers."""
+        return np.ones(self.n_samples, bool)
 
 
 def conditions_of(A: CrsMatrix, samples: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -17,8 +17,7 @@ from ensemble.krylov._complex import from_interleaved, has_complex, interleaved,
 from ensemble.krylov._conditions import Conditions, scaled_values, warn_of_conditions
 from ensemble.krylov._direct_solution import REFINEMENTS, DirectSolution, solved
 from ensemble.krylov._exchanged_solution import (
-    SolvedByKnown,
-    all_solved,
+    ConditionsByKnown,
     conditions_of,
     exchanged_solutions,
     solved_again,
@@ -185,8 +184,8 @@ def direct(
     known, names = None, type(kind) is type(ordering) is type(matching) is str
     if factorization is None and dtype is None and names and (kind, ordering, matching) == ("auto", "auto", "graph"):
         known = solved_again(A, b, rtol)
-        if known is not None and all_solved(known):
-            return _result_of_known(known, A, b, rtol)
+        if known is not None and known.found.is_plain:
+            return _result_of_known(known, A, b)
     A = CrsMatrix.from_scipy(A) if isinstance(A, list | tuple) else A
     b = as_array(b, "direct", "b")
     if isinstance(A, LinearOperator) and A.space is not SERIAL:
@@ -275,19 +274,16 @@ def _complex_solution(A: Any, b: Any, kind: str, factorization: Any, options: di
     return replace(found, x=from_interleaved(found.x))
 
 
-def _result_of_known(known: KnownSolutions, A: CrsMatrix, b: Any, rtol: float) -> DirectResult:
+def _result_of_known(known: KnownSolutions, A: CrsMatrix, b: Any) -> DirectResult:
     """The outcome where known sequences of pivots solved every sample."""
-    found = known.found
-    steps, n_samples = found.steps, known.alone.size
-    rcond, status = np.empty(n_samples), np.empty(n_samples, object)
-    rcond.fill(np.nan)
+    found, steps = known.found, known.found.steps
+    status = np.empty(steps.size, object)
     status.fill(Status.converged)
-    conditions = Conditions(SolvedByKnown(rcond, found.prints, known.exchanged), A, None, conditions_of)
-    x = wrap_like(b, known.x, is_shared(A), A.sample_set)
-    norms = found.norms[: int(steps.max()) + 1]
+    x = wrap_like(b, known.x, A.values.shape[1] == 1 and not A.batched, A.sample_set)
+    norms = np.ascontiguousarray(found.norms[: max(steps.tolist()) + 1])
     return DirectResult(
-        x, status, steps, np.ascontiguousarray(norms), rtol * found.norm_b, "direct", found.norm, found.error,
-        known.exchanged, conditions, known.alone,
+        x, status, steps, norms, found.target, "direct", found.norm, found.error, known.exchanged,
+        ConditionsByKnown(A, found.prints, known.exchanged), known.alone,
     )  # fmt: skip
 
 

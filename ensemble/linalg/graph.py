@@ -146,6 +146,11 @@ class CrsGraph:
         results[key] = result
         return result
 
+    def met(self, key: tuple[Any, ...]) -> Any:
+        """What `kept` keeps for `key`; None where it is not there."""
+        results = self._results.get(key[0])
+        return None if results is None else results.get(key)
+
     def coordinates_on(self, values: Any) -> tuple[Any, Any]:
         """(row, column) of each entry, in the library and on the device of `values`."""
         if isinstance(values, np.ndarray):

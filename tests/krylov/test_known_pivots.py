@@ -121,9 +121,15 @@ def test_most_samples_are_served_in_one_call(rng, monkeypatch):
     counts = []
     module = import_module("ensemble.linalg.factorizations.known_sequences")
     once = module.solved_at_once
-    monkeypatch.setattr(module, "solved_at_once", lambda *a: counts.append(a[2].size) or once(*a))
+
+    def counted(*arguments):
+        found = once(*arguments)
+        counts.append(found.left.size)
+        return found
+
+    monkeypatch.setattr(module, "solved_at_once", counted)
     assert by_known(A, np.ones(60), monkeypatch).converged.all()
-    assert counts == [16] and len(rules_of(A.graph).known()[0].plans) == 1
+    assert counts == [16] and len(rules_of(A.graph).known[0].plans) == 1
     assert _solutions(16).by_numba == ""  # which takes ten times as long
 
 
@@ -190,3 +196,20 @@ def test_errors_of_a_repeated_call_are_those_of_the_first(rng):
     for _ in range(2):
         direct(A, np.ones(60))
     assert messages() == first
+
+
+@pytest.mark.parametrize("chosen", [[6, 13], [0, 7], [2, 17], [3, 4, 10], [1, 2, 3, 4, 5, 6, 7, 8], [5]])
+def test_some_samples_are_those_named(chosen, rng, monkeypatch):
+    """The last sample stands in the lanes that are left: 6 and 13, six times again, are no eight neighbours."""
+    A, b = family_of(shuffled(60, rng), "values", 20, rng), rng.standard_normal((60, 20))
+    whole = [direct(A, Ensemble(b)) for _ in range(2)][-1]
+    values = A.values.copy()
+    others = np.setdiff1d(np.arange(20), chosen)
+    values[:, others] *= np.exp(12.0 * rng.standard_normal((A.graph.nnz, others.size)))  # other pivots
+    (pivots,) = [kept.at_once for kept in rules_of(A.graph).known[0].plans.values()]
+    x, places = np.full((60, 20), np.nan), np.array(chosen)
+    module = import_module("ensemble._kernels.direct.solved_at_once")
+    found = module.solved_at_once(values, b, places, 1e-12, pivots, MODULE.LIMITS, x, places)
+    assert not found.left.any()
+    np.testing.assert_array_equal(x[:, places], whole.x.samples[:, places])
+    assert np.isnan(x[:, others]).all()

@@ -253,13 +253,16 @@ def pivot_sequence(
 
 @inner
 def other_pivots(
-    values, base, stride, diagonal, upper_starts, columns, marks, pivots, units, own, lanes, threshold, nothing
+    values, base, stride, diagonal, upper_starts, columns, marks, pivots, units, own, lanes, threshold, rows,
+    of_rows, limit, nothing,
 ):  # fmt: skip
     """Zero for samples whose elimination takes the pivots of their factors, a tile from ``values[base]`` on, else one.
 
-    The units of the tile begin at ``units[own]``, those of a column `lanes` numbers behind those of the one before.
+    The units of the tile begin at ``units[own]``, those of a column `lanes` numbers behind those of the one before. If
+    `rows` are given, the row of each step, whose units begin at ``units[of_rows]``, returns also one for samples with a
+    reciprocal pivot above `limit` in the units of its row and column, else zero.
     """
-    one, bad = splat(1.0, values, nothing), nothing
+    one, bad, small = splat(1.0, values, nothing), nothing, nothing
     for i in range(diagonal.size):
         inverse = absolute(load(values, base + np.int64(diagonal[i]) * stride, nothing))
         others, better = nothing, nothing
@@ -273,6 +276,9 @@ def other_pivots(
                 better = select(size > better, size, better)
             place += stride
         unit = load(units, np.int64(pivots[i]) * lanes + own, nothing)
+        if rows.size > 0:
+            least = load(units, np.int64(rows[i]) * lanes + of_rows, nothing) * unit
+            small = select(inverse > limit * least, one, small)
         doubt = select(NEARLY * unit >= threshold * (others * inverse), nothing, one)
         doubt = select(better * inverse > (NEARLY * threshold) * unit, one, doubt)
         bad = select(inverse - inverse == nothing, bad, one)
@@ -287,10 +293,10 @@ def other_pivots(
                     better = select(size > better, size, better)
                 place += stride
             pivot = one / inverse * unit
-            limit = threshold * select(largest > pivot, largest, pivot)
-            bad = select(pivot >= limit, bad, one)
-            bad = select(better >= limit, one, bad)
-    return bad
+            bound = threshold * select(largest > pivot, largest, pivot)
+            bad = select(pivot >= bound, bad, one)
+            bad = select(better >= bound, one, bad)
+    return bad, small
 
 
 @functools.cache
@@ -299,9 +305,9 @@ def _follows(width: int) -> Any:
     def loop(values, bases, stride, diagonal, upper_starts, columns, marks, pivots, units, lanes, threshold, out):
         for job in prange(bases.size):
             own, nothing = np.int64(job) * width, zeros(values, width)
-            bad = other_pivots(
+            bad, _ = other_pivots(
                 values, bases[job], stride, diagonal, upper_starts, columns, marks, pivots, units, own, lanes,
-                threshold, nothing,
+                threshold, pivots[:0], own, 0.0, nothing,
             )  # fmt: skip
             store(out, own, bad)
 

@@ -8,22 +8,31 @@ from __future__ import annotations
 import numpy as np
 
 from ensemble._compile.lanes.arithmetic import absolute, any_lane, bits
-from ensemble._compile.lanes.types import load, prefetch, select, splat, sqrt, store
+from ensemble._compile.lanes.types import load, prefetch, prefetch_for_writing, select, splat, sqrt, store
 from ensemble._compile.numba import ROW_BLOCK, inner
 from ensemble._kernels.direct.equilibration import SWEEPS, inverse_of
 
 __all__ = [
-    "either", "judged", "norm_of", "other_than_zero", "read_entries", "read_rows", "size_in_units", "small_pivots",
-    "unit_columns",
+    "corrected", "either", "follow_each_other", "judged", "norm_of", "other_than_zero", "read_entries",
+    "read_rows", "unit_columns",
 ]  # fmt: skip
 
-AHEAD = 16
-"""Entries ahead of the present one that are prefetched (`benchmarks direct`)."""
+AHEAD = 32
+"""Entries ahead of the present one that are prefetched, and places that they are copied to (`benchmarks direct`)."""
 
 NEARLY = 0.9
 """Share of the largest quotient so far up to which a quotient is not worked out."""
 
 U = np.uint64  # an unsigned index needs no test for a negative one
+
+
+@inner
+def follow_each_other(samples, first, width):
+    """Whether a tile's samples are neighbours: the last one may be there several times, so its number does not tell."""
+    found = True
+    for lane in range(width):
+        found = found and samples[first + lane] == samples[first] + lane
+    return found
 
 
 @inner
@@ -73,6 +82,7 @@ def read_entries(
             if together:
                 ahead = min(np.int64(k) + AHEAD, kept - 1)
                 prefetch(source, np.int64(places[U(ahead)]) * n_samples + start, width)
+                prefetch_for_writing(work, to + ahead * width, width)
                 store(work, own, load(source, np.int64(places[k]) * n_samples + start, nothing))
             entry = load(work, own, nothing)
             sum_of_bits = sum_of_bits + bits(entry)
@@ -120,38 +130,32 @@ def unit_columns(indptr, indices, work, values, units, rows, sums, nothing, widt
 
 
 @inner
-def size_in_units(work, x, units, n, nothing, width):
-    """`pivot_sequences.sizes_in` of a tile."""
-    most, check = nothing, nothing
+def corrected(work, x, old, units, n, adds, nothing, width):
+    """`pivot_sequences.sizes_in` of a tile; then add `old` to `x` if `adds`, and find the largest magnitude of `x`."""
+    most, check, largest = nothing, nothing, nothing
     for j in range(n):
-        value = absolute(load(work, x + j * width, nothing))
+        given = load(work, x + j * width, nothing)
+        value = absolute(given)
         unit = load(work, units + j * width, nothing)
         if any_lane(value > NEARLY * (most * unit)):
             size = value / unit
             most = select(size > most, size, most)
         check = check + (value - value)
-    return most + check
-
-
-@inner
-def small_pivots(work, row_units, units, factors, diagonal, rows, pivots, limit, nothing, width):
-    """One for samples with a reciprocal pivot above `limit` in the units of its row and column, else zero."""
-    one, found = splat(1.0, work, nothing), nothing
-    for k in range(U(rows.size)):
-        inverse = absolute(load(work, factors + np.int64(diagonal[k]) * width, nothing))
-        least = load(work, row_units + np.int64(rows[k]) * width, nothing)
-        least = least * load(work, units + np.int64(pivots[k]) * width, nothing)
-        found = select(inverse > limit * least, one, found)
-    return found
-
-
-@inner
-def judged(indptr, indices, work, values, x, b, r, nothing, width):
-    """`krylov.backward_error` of a tile, the residual to `r`; both errors, and the sum of squares of the residual."""
-    n, largest = indptr.size - 1, nothing
-    for i in range(n):
-        value = absolute(load(work, x + i * width, nothing))
+        if adds:
+            given = given + load(work, old + j * width, nothing)
+            store(work, x + j * width, given)
+            value = absolute(given)
         largest = select(value > largest, value, largest)
+    return most + check, largest
+
+
+@inner
+def judged(indptr, indices, work, values, x, b, r, largest, nothing, width):
+    """`krylov.backward_error` of a tile, the residual to `r`; both errors, and the sum of squares of the residual.
+
+    `largest` is the largest magnitude of `x`.
+    """
+    n = indptr.size - 1
     most, worst, check, squares = nothing, nothing, nothing, nothing
     for begin in range(0, n, ROW_BLOCK):
         own = nothing

@@ -13,7 +13,7 @@ import numpy as np
 from ensemble._compile.kept_memory import empty
 from ensemble._kernels.direct.solved_at_once import Limits, Solved, solved_at_once
 from ensemble.linalg.crs_matrix import CrsMatrix
-from ensemble.linalg.factorizations.sequences import rules_of
+from ensemble.linalg.factorizations.sequences import PivotRules
 
 __all__ = ["KnownSolutions", "Limits", "solved_by_known"]
 
@@ -27,53 +27,51 @@ class KnownSolutions(NamedTuple):
     """True where some row did not take the column that the graph prefers."""
     alone: np.ndarray
     """True where no other sample has the sequence."""
-    is_plain: bool
-    """Whether one sequence solved every sample and none is to be judged by its condition."""
 
 
 def solved_by_known(
-    A: CrsMatrix, b: np.ndarray, samples: np.ndarray, rtol: Any, limits: Limits
+    A: CrsMatrix, b: np.ndarray, samples: np.ndarray | None, rtol: Any, limits: Limits, rules: PivotRules
 ) -> KnownSolutions | None:
     """Solve ``A x = b`` for the samples named, shape (n_chosen,), by sequences that the graph of A has met.
 
-    A and `b` hold float64 in NumPy's arrays; `b` has one column for each sample, or is one vector for all. Where a
-    graph has met none, that of the first of several samples is worked out. None where no sequence is known.
+    A and `b` hold float64 in NumPy's arrays; `b` has one column for each sample, or is one vector for all. All samples
+    are solved where none is named. Where a graph has met no sequence, that of the first of several samples is worked
+    out. None where none is known. `rules` are those of the graph.
     """
-    values, count, rules = np.ascontiguousarray(A.values), samples.size, rules_of(A.graph)
-    chosen, left = samples, np.arange(count)
+    values = np.ascontiguousarray(A.values)
+    count = values.shape[1] if samples is None else samples.size
+    left: np.ndarray | None = None
     made: KnownSolutions | None = None
-    known = rules.known()
+    known = rules.known
     if not known and count > 1:
-        rules.learn(np.ascontiguousarray(values[:, samples[:1]]))
-        known = rules.known()
+        rules.learn(np.ascontiguousarray(values[:, :1] if samples is None else values[:, samples[:1]]))
+        known = rules.known
+    chosen = samples
     for rule in known:
         served = dict[bytes, int]()
         for key, kept in reversed(rule.plans.items()):
             if kept.at_once is None:
                 continue
-            x = empty((A.shape[0], count), np.float64) if made is None else made.x
+            x = empty((kept.at_once.n, count), np.float64) if made is None else made.x
             part = solved_at_once(values, b, chosen, rtol, kept.at_once, limits, x, left)
-            if made is None and part.is_plain:
-                rule.put_best_first({key: count})
-                return KnownSolutions(x, part, _marks(count, kept.exchanges > 0), _marks(count, count == 1), True)
-            n_members = left.size - int(np.count_nonzero(part.other))
+            others, size = part.others(), count if left is None else left.size
+            n_members = size - others.size
             if made is None:
-                made = KnownSolutions(
-                    x, part, _marks(count, kept.exchanges > 0), _marks(count, n_members == 1), False
-                )  # fmt: skip
+                made = KnownSolutions(x, part, _marks(count, kept.exchanges > 0), _marks(count, n_members == 1))
             elif n_members:
-                members = ~part.other
+                assert left is not None
+                members = slice(None) if n_members == size else ~part.other
                 places = left[members]
                 made.found.rows[:, places] = part.rows[:, members]
                 made.exchanged[places], made.alone[places] = kept.exchanges > 0, n_members == 1
             if n_members:
                 served[key] = n_members
-            if n_members == left.size:
+            if n_members == size:
                 rule.put_best_first(served)
                 return made
-            if n_members:
-                left = left[part.other]
-                chosen = samples[left]
+            if n_members or left is None:
+                left = others if left is None else left[others]
+                chosen = left if samples is None else samples[left]
         rule.put_best_first(served)
     return made
 

@@ -22,7 +22,7 @@ from ensemble.linalg.factorizations.orderings import FLAT, elimination_of, inver
 from ensemble.linalg.factorizations.triangular_factors import TriangularFactors
 from ensemble.linalg.graph import CrsGraph
 
-__all__ = ["Group", "PivotRule", "exchanged_together", "rules_of", "takes_exchanges_first"]
+__all__ = ["Group", "PivotRule", "exchanged_together", "rules_met", "rules_of", "takes_exchanges_first"]
 
 PATTERNS = 8
 """Sets of zeros on one graph that are remembered."""
@@ -32,6 +32,9 @@ PLANS = 8
 
 VAIN = 3
 """Eliminations in a row that served no other sample, after which only those are tried that two samples take."""
+
+RULES = ("pivot rules",)
+"""What a graph keeps its rules by."""
 
 MET = 4096
 """Sequences of pivots of single samples that are remembered to know those that are met again."""
@@ -200,7 +203,7 @@ class PivotRule:
         """Prepare `solved_at_once` for an elimination, whose entries are counted without zeros; None without a list."""
         if plan.flat is None:
             return None
-        number = np.full(self.whole.nnz + 1, -1, np.int32)  # of the last place, -1, too
+        number = np.full(self.whole.nnz + 1, self.places.size, np.int32)  # of the last place, -1, too: it is zero
         number[self.places] = np.arange(self.places.size)
         program, first = plan.flat.copy(), int(plan.flat[8])
         program[first : first + plan.n_values] = number[plan.sources]
@@ -210,10 +213,10 @@ class PivotRule:
             plan.n_values,
         )  # fmt: skip
 
-    def keep(self, found: Sequence, kept: Kept) -> None:
-        """Try an elimination first from now on."""
-        plans = dict(self.plans)
-        plans[found.columns.tobytes()] = kept
+    def keep(self, found: Sequence, kept: Kept, comes_first: bool = True) -> None:
+        """Try an elimination first from now on, or else after those that are kept, fewer than `PLANS`."""
+        key = found.columns.tobytes()
+        plans = {**self.plans, key: kept} if comes_first else {key: kept, **self.plans}
         self.plans = dict(list(plans.items())[-PLANS:])  # others may read the old ones meanwhile
 
     def is_worth_a_plan(self, found: Sequence, met: set[int], more: bool) -> bool:
@@ -223,20 +226,26 @@ class PivotRule:
         met.add(key)
         return again or (more and self.vain < VAIN)
 
-    def was_met(self, found: Sequence, alone: bool) -> bool:
-        """Whether an elimination served one sample alone before, so that it is to be kept for later calls.
+    def is_kept_for_later(self, found: Sequence, alone: bool) -> bool:
+        """Whether an elimination that served one sample alone is to be kept for later calls.
 
-        That of one sample among others is kept while fewer than `PLANS` are, and where solutions by it take a list.
+        Where the sample is `alone` in a call, when that is the second time. Among others, at once, while fewer than
+        `PLANS` are kept and where solutions by it take a list: the next call with about these samples is one pass.
         """
-        key, has_place = hash(found.columns.tobytes()), len(self.plans) < PLANS
-        again = key in self.met and (alone or (has_place and multiply_adds_of(found) <= FLAT))
+        if not alone:
+            return len(self.plans) < PLANS and multiply_adds_of(found) <= FLAT
+        key = hash(found.columns.tobytes())
+        again = key in self.met
         self.met[key] = None
         if len(self.met) > MET:
             self.met = {}
         return again
 
-    def groups(self, A: CrsMatrix, b: Any, units: Units, samples: np.ndarray) -> Iterator[Group]:
-        """Factorise samples of A, numbered `samples`; yield groups of equal pivots, without samples that have none."""
+    def groups(self, A: CrsMatrix, b: Any, units: Units, samples: np.ndarray, is_alone: bool) -> Iterator[Group]:
+        """Factorise samples of A, numbered `samples`; yield groups of equal pivots, without samples that have none.
+
+        `is_alone` where there is no other sample in the call.
+        """
         left, met, served = np.arange(samples.size), set[int](), dict[bytes, int]()
         for key, kept in reversed(self.plans.items()):
             left, group = self._served(kept, A, b, units, left, samples)
@@ -256,13 +265,13 @@ class PivotRule:
                 units.prints[s : s + 1], found.exchanges,
             )  # fmt: skip
             more = left.size > 0
-            again = self.was_met(found, not more and not met)
-            if self.is_worth_a_plan(found, met, more) or again:
+            kept_for_later = self.is_kept_for_later(found, is_alone)
+            if self.is_worth_a_plan(found, met, more) or kept_for_later:
                 kept = self.remember(found)
                 left, group = self._served(kept, A, b, units, left, samples)
                 self.vain = self.vain + 1 if more and group is None else 0
-                if group is not None or not more or again:
-                    self.keep(found, kept)
+                if group is not None or not more or kept_for_later:
+                    self.keep(found, kept, comes_first=is_alone or group is not None)
                 if group is not None:
                     served[found.columns.tobytes()] = 1 + group.samples.size
                     yield group
@@ -305,10 +314,9 @@ class PivotRules:
 
     def __init__(self, graph: CrsGraph) -> None:
         self.graph, self.rules = graph, dict[bytes, PivotRule | None]()
-
-    def known(self) -> list[PivotRule]:
-        """List the pivot rules that are kept, the one used last first."""
-        return [rule for rule in reversed(self.rules.values()) if rule is not None]
+        self.come_first = takes_exchanges_first(graph)
+        self.known: tuple[PivotRule, ...] = ()
+        """Those that are kept and of no singular matrix, the one used last first."""
 
     def learn(self, values: np.ndarray) -> None:
         """Keep the sequence of a sample, of values of shape (nnz, 1), where solutions by it take a list."""
@@ -329,12 +337,19 @@ class PivotRules:
                 rules[key] = None
         rules[key] = rules.pop(key)
         self.rules = dict(list(rules.items())[-PATTERNS:])
+        self.known = tuple(rule for rule in reversed(self.rules.values()) if rule is not None)
         return rules[key]
 
 
 def rules_of(graph: CrsGraph) -> PivotRules:
     """Return the pivot rules that a graph keeps, one for each set of zeros."""
-    found: PivotRules = graph.kept(("pivot rules",), lambda: PivotRules(graph))
+    found: PivotRules = graph.kept(RULES, lambda: PivotRules(graph))
+    return found
+
+
+def rules_met(graph: CrsGraph) -> PivotRules | None:
+    """Return what `rules_of` has made for a graph; None where it was not called."""
+    found: PivotRules | None = graph.met(RULES)
     return found
 
 
@@ -347,7 +362,7 @@ def exchanged_together(A: CrsMatrix, samples: np.ndarray, b: Any = None) -> Iter
     rules = rules_of(A.graph)
     left = np.asarray(samples)
     with np.errstate(all="ignore"):
-        known = iter(rules.known())
+        known = iter(rules.known)
         while left.size:
             own = A if left.size == A.n_samples else A.take_samples(left)
             given = b if b is None or b.shape[1] != A.n_samples else _columns(b, left)
@@ -361,11 +376,11 @@ def exchanged_together(A: CrsMatrix, samples: np.ndarray, b: Any = None) -> Iter
             units = rule.units(own.values)
             fit, other = units.odd == 0.0, units.odd > 0.0
             if fit.all():
-                yield from rule.groups(own, given, units, left)
+                yield from rule.groups(own, given, units, left, A.n_samples == 1)
                 return
             if fit.any():
                 chosen = np.flatnonzero(fit)
                 part = Units(*(np.ascontiguousarray(array[..., chosen]) for array in units))
                 given = None if given is None else np.ascontiguousarray(given[:, chosen])
-                yield from rule.groups(own.take_samples(chosen), given, part, left[chosen])
+                yield from rule.groups(own.take_samples(chosen), given, part, left[chosen], A.n_samples == 1)
             left = left[1:][other[1:]] if new else left[other]
