@@ -10,10 +10,12 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import integer
 from ensemble._kernels.multigrid import gauss_seidel as kernels
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix
 
 
+@explains_construction("GaussSeidel")
 @dataclass(frozen=True)
 class GaussSeidel:
     """Options of the Gauss-Seidel smoother, whose unknowns are updated colour by colour.
