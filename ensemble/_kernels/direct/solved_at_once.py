@@ -178,7 +178,8 @@ def _solutions(width: int) -> Any:
             for tile in range(np.int64(run) * n_tiles // n_runs, (np.int64(run) + 1) * n_tiles // n_runs):
                 first = tile * w
                 new, old, r, r_old = start, start + n * w, start + 2 * n * w, start + 3 * n * w
-                together = samples[first + w - 1] - samples[first] == w - 1
+                end = first + w - 1  # samples rise, and the last may stand again to fill a tile
+                together = samples[end] - samples[first] == w - 1 and (w == 1 or samples[end] > samples[end - 1])
                 read_rows(b, n, b_samples, samples, first, together, work, right, nothing, width)
                 mark, sum_of_bits = read_entries(
                     values, places, indptr, indices, n_samples, samples, first, together, work, own, free, y, nothing,
@@ -281,7 +282,7 @@ def _solutions(width: int) -> Any:
                 store(found, DOUBTFUL * lanes + first, doubt)
                 left = select(error <= tolerance, select(entries <= tolerance, other, one), one)
                 store(found, LEFT * lanes + first, left)
-                if outs[first + w - 1] - outs[first] == w - 1:
+                if outs[end] - outs[first] == w - 1 and (w == 1 or outs[end] > outs[end - 1]):
                     for i in range(n):
                         place = i * n_chosen + outs[first]
                         value = load(work, old + i * w, nothing)
