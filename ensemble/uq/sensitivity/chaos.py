@@ -286,9 +286,11 @@ def weighted_var(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def allowed_ratio(values: np.ndarray) -> np.ndarray:
     """By which factor the two variances may differ: a quarter, or four standard errors of that of the samples."""
-    deviation = values - values.mean(axis=-1, keepdims=True)
+    squares = (values - values.mean(axis=-1, keepdims=True)) ** 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        kurtosis = np.mean(deviation**4, axis=-1) / np.mean(deviation**2, axis=-1) ** 2
+        kurtosis = (
+            np.mean(squares * squares, axis=-1) / np.mean(squares, axis=-1) ** 2
+        )  # ``** 4`` takes ten times as long
     error = np.sqrt(np.maximum(np.nan_to_num(kurtosis, nan=1.0) - 1.0, 0.0) / values.shape[-1])
     result: np.ndarray = 1.0 + np.maximum(0.25, 4.0 * error)
     return result
