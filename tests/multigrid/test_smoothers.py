@@ -22,7 +22,7 @@ SMOOTHERS = [GaussSeidel(sweeps=1), GaussSeidel(), GaussSeidel(sweeps=3), Jacobi
 @pytest.mark.parametrize("shape, expected", [((7,), 2), ((9, 8), 2), ((5, 4, 6), 2)], ids=str)
 def test_stencils_of_direct_neighbours_have_two_colours(shape, expected):
     rows, starts = colours_of(gallery.poisson(shape).graph)
-    assert starts.size - 1 == expected and np.array_equal(np.sort(rows), np.arange(np.prod(shape)))
+    assert len(starts) - 1 == expected and np.array_equal(np.sort(rows), np.arange(np.prod(shape)))
 
 
 def test_rows_of_one_colour_are_not_coupled_even_on_a_graph_that_is_not_symmetric():
