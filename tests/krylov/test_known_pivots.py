@@ -198,16 +198,19 @@ def test_errors_of_a_repeated_call_are_those_of_the_first(rng):
     assert messages() == first
 
 
-@pytest.mark.parametrize("chosen", [[6, 13], [0, 7], [2, 17], [3, 4, 10], [1, 2, 3, 4, 5, 6, 7, 8], [5]])
+@pytest.mark.parametrize(
+    "chosen",
+    [[6, 13], [0, 7], [2, 17], [3, 4, 10], [1, 2, 3, 4, 5, 6, 7, 8], [5], [*range(1, 9), 16], [*range(16), 20, 35]],
+)
 def test_some_samples_are_those_named(chosen, rng, monkeypatch):
     """The last sample stands in the lanes that are left: 6 and 13, six times again, are no eight neighbours."""
-    A, b = family_of(shuffled(60, rng), "values", 20, rng), rng.standard_normal((60, 20))
+    A, b = family_of(shuffled(60, rng), "values", 36, rng), rng.standard_normal((60, 36))
     whole = [direct(A, Ensemble(b)) for _ in range(2)][-1]
     values = A.values.copy()
-    others = np.setdiff1d(np.arange(20), chosen)
+    others = np.setdiff1d(np.arange(36), chosen)
     values[:, others] *= np.exp(12.0 * rng.standard_normal((A.graph.nnz, others.size)))  # other pivots
     (pivots,) = [kept.at_once for kept in rules_of(A.graph).known[0].plans.values()]
-    x, places = np.full((60, 20), np.nan), np.array(chosen)
+    x, places = np.full((60, 36), np.nan), np.array(chosen)
     module = import_module("ensemble._kernels.direct.solved_at_once")
     found = module.solved_at_once(values, b, places, 1e-12, pivots, MODULE.LIMITS, x, places)
     assert not found.left.any()
