@@ -3,8 +3,8 @@
 "x" is the time of the peer over ours, per sample; "before" is what was measured when the case was reported, on another
 machine. Where a case has several matrices, sizes or functions, the table shows the lowest and the median of them.
 A case that stays below its bar has a note: what bounds it, and which call to use instead. ``--page`` writes
-``docs/cases.md``. Nothing is measured here: `COMMANDS` makes the records, one after the other, on a machine with
-nothing beside it.
+``docs/cases.md``, for users: without bars and history. Nothing is measured here: `COMMANDS` makes the records, one
+after the other, on a machine with nothing beside it.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ DIRECT = (
     "([performance by topic](performance.md#direct-solves-with-exchanges)). A user of one sample at a time who needs "
     "no judged solution calls KLU."
 )
+COMPLEX_TASKS = {"product": "`A @ x`"}
 COMPLEX = "bytes of vectors: 16 a number, read and written as often as SciPy does; only the graph is shared."
 PLAIN = (
     "vectors are read and written by each sample as SciPy does, the matrix too: equal bandwidth would give the column "
@@ -108,14 +109,14 @@ BAND = "differences of five orders and their sums are read and written at each s
 def solvers() -> list[Case]:
     """Lines of solvers and products."""
     found = [Case(
-        "eigsh, both ends and sigma = 0", "SciPy", "0.01 to 0.5", "eigen-1threads-amd", every, x_of("ratio"), count,
+        "`eigsh`, both ends and about zero", "SciPy", "0.01 to 0.5", "eigen-1threads-amd", every, x_of("ratio"), count,
         why="`LM` and `LA` of bcsstk13: largest values far apart, which ARPACK has after 40 products. A product of 32 "
         "matrices of 84,000 entries is bound by memory traffic, SciPy's of one is read from the second-level cache.",
     )]  # fmt: skip
     for name in ("rajat19", "bayer10", "west0479", "hangGlider_2", "bp_1200"):
         for family in ("values", "units"):
             found.append(Case(
-                f"direct, {name}, {family}", "KLU", "0.02 to 0.3", "direct-exchanges-1threads",
+                f"`direct`, matrix {name}, other {family}", "KLU", "0.02 to 0.3", "direct-exchanges-1threads",
                 has(case=name, family=family), x_of("x KLU"), count, why="" if name == "bayer10" else DIRECT,
             ))  # fmt: skip
     for task, before, why in (
@@ -123,43 +124,46 @@ def solvers() -> list[Case]:
          "that many samples save a fifth of SciPy's traffic and no more."),
         ("gmres", "-", COMPLEX), ("bicgstab", "-", COMPLEX), ("direct", "0.8 to 5", ""),
     ):  # fmt: skip
-        found.append(Case(f"complex {task}", "SciPy", before, "complex-1threads", has(task=task), x_of("x"), count,
-                          why=why))  # fmt: skip
+        name = f"complex numbers, {COMPLEX_TASKS.get(task, f'`{task}`')}"
+        found.append(Case(name, "SciPy", before, "complex-1threads", has(task=task), x_of("x"), count, why=why))
     for method, before in (("cg", "0.4 to 1"), ("minres", "0.4 to 1"), ("bicgstab", "0.4 to 1"), ("gmres", "0.4, 0.6")):
         wanted = lambda row, method=method: row["method"] == method and row["rows"] >= 10_000
-        found.append(Case(f"{method}, 10,000 rows and more", "SciPy", before, "plain-iterations-1threads", wanted,
+        found.append(Case(f"`{method}`, 10,000 rows and more", "SciPy", before, "plain-iterations-1threads", wanted,
                           x_of("x"), count, why=PLAIN))  # fmt: skip
     return [
         *found,
-        Case("A @ x, small matrices", "SciPy", "0.3 to 0.5", "spmv-small-1threads", every, x_of("x SciPy"), count),
-        Case("implicit steps, cg", "SciPy's splu", "0.8", "time-steps-1threads", every, x_of("cg x splu"), count,
+        Case("`A @ x`, small matrices", "SciPy", "0.3 to 0.5", "spmv-small-1threads", every, x_of("x SciPy"), count),
+        Case("implicit time steps by `cg`", "SciPy's splu", "0.8", "time-steps-1threads", every,
+             x_of("cg x splu"), count,
              why="a kept factorisation needs two triangular solves a step, `cg` seven iterations with a V-cycle each: "
              "call `Factorization` where the matrix stays and its factors fit (the next line)."),
-        Case("implicit steps, cg without hierarchy", "SciPy's splu", "-", "time-steps-1threads", every,
+        Case("implicit time steps by `cg` without hierarchy", "SciPy's splu", "-", "time-steps-1threads", every,
              x_of("plain cg x splu"), count, why=STEPS),
-        Case("implicit steps, Factorization", "SciPy's splu", "3.8", "time-steps-1threads", every,
+        Case("implicit time steps by `Factorization`", "SciPy's splu", "3.8", "time-steps-1threads", every,
              x_of("Factorization x splu"), count),
-        Case("set-up on 16 cores", "one core", "5.4", "threads", has(call="set-up*"), x_of("gain"), lambda row: 32,
-             bars=(1.0, 10.0), why="the product, which memory bounds, gains as much as the last line says, and graphs, "
+        Case("set-up of multigrid on 16 cores", "one core", "5.4", "threads", has(call="set-up*"),
+             x_of("gain"), lambda row: 32, bars=(1.0, 10.0),
+             why="the product, which memory bounds, gains as much as the last line says, and graphs, "
              "aggregates and the coarsest level of the set-up stay on one thread."),
-        Case("cg on 16 cores", "one core", "9.9", "threads", has(call="cg*"), x_of("gain"), lambda row: 32),
-        Case("product on 16 cores", "one core", "9.8", "threads", has(call="product*"), x_of("gain"), lambda row: 32),
+        Case("`cg` on 16 cores", "one core", "9.9", "threads", has(call="cg*"), x_of("gain"), lambda row: 32),
+        Case("`A @ x` on 16 cores", "one core", "9.8", "threads", has(call="product*"), x_of("gain"), lambda row: 32),
     ]  # fmt: skip
 
 
 def arrays() -> list[Case]:
     """Lines of the array type, `run` and `vectorize`."""
     return [
-        Case("NumPy's functions", "a loop", "0.1 to 0.7", "numpy-functions-1thread", every, x_of("x"), count,
-             bars=(1.0, 1.0), why="a call of one sample takes 3 to 5 us beside NumPy's own; NumPy has no form for "
+        Case("NumPy's functions", "a loop over samples", "0.1 to 0.7", "numpy-functions-1thread", every,
+             x_of("x"), count, bars=(1.0, 1.0),
+             why="a call of one sample takes 3 to 5 us beside NumPy's own; NumPy has no form for "
              "several samples of some functions, whose loop is the bound "
              "([performance by topic](performance.md#numpys-functions-on-ensembles))."),
-        Case("x * 2 + x, 10,000", "NumPy", "0.02 to 0.06", "operators-1thread", has(expression="x * 2 + x", n=10_000),
-             x_of("x numpy"), count, bars=(1.0, 1.0), why=OPERATORS),
-        Case("run, loops over floats", "the loop", "0.1 to 0.25", "run", every,
+        Case("`x * 2 + x`, 10,000 numbers", "NumPy", "0.02 to 0.06", "operators-1thread",
+             has(expression="x * 2 + x", n=10_000), x_of("x numpy"), count, bars=(1.0, 1.0), why=OPERATORS),
+        Case("`run` of a function with loops", "a loop over samples", "0.1 to 0.25", "run", every,
              lambda row: 1.0 / row["run / loop over floats"], count, bars=(1.0, 1.0),
              why="a run costs 6 to 8 us beside its loop of some 14 us; code with `try` cannot run on Python floats."),
-        Case("vectorize", "a loop", "0.03", "vectorize", has(way="vectorize*"), x_of("x loop"),
+        Case("`vectorize`", "a loop over samples", "0.03", "vectorize", has(way="vectorize*"), x_of("x loop"),
              lambda row: 1, why="the model takes 0.25 us a sample, the reader of keywords 0.17 us more."),
     ]  # fmt: skip
 
@@ -167,46 +171,55 @@ def arrays() -> list[Case]:
 def filters() -> list[Case]:
     """Lines of Kalman filters."""
     return [
-        Case("one log-likelihood", "statsmodels", "0.18", "kalman-calls", has(case="log-likelihood*"),
+        Case("a log-likelihood", "statsmodels", "0.18", "kalman-calls", has(case="log-likelihood*"),
              x_of("x 1"), count),
-        Case("fit by L-BFGS", "statsmodels", "0.41", "kalman-calls", has(case="fit*"), x_of("x 1"), count),
-        Case("online steps", "simdkalman", "0.29 to 0.9", "kalman-calls", has(case="online step, *"),
+        Case("a fit by L-BFGS", "statsmodels", "0.41", "kalman-calls", has(case="fit*"), x_of("x 1"), count),
+        Case("steps of `OnlineFilter`, many series", "simdkalman", "0.29 to 0.9", "kalman-calls",
+             has(case="online step, *"), x_of("x 1"), count),
+        Case("a step of `OnlineFilter`", "filterpy", "0.11", "kalman-calls", has(case="online step with S*"),
              x_of("x 1"), count),
-        Case("online step with S", "filterpy", "0.11", "kalman-calls", has(case="online step with S*"),
-             x_of("x 1"), count),
-        Case("73 observations", "statsmodels, collapsed", "0.38", "kalman-calls", has(case="likelihood, 73*"),
-             x_of("x 2"), count),
+        Case("a likelihood, 73 observations a step", "statsmodels, collapsed", "0.38", "kalman-calls",
+             has(case="likelihood, 73*"), x_of("x 2"), count),
     ]  # fmt: skip
 
 
 def equations() -> list[Case]:
     """Lines of initial value problems."""
     found = [
-        Case("Kuramoto", "SciPy", "below 0.01", "ode-dense", has(case="Kuramoto*"), x_of("ratio"), count, 64,
-             bars=(1.0, 10.0), why=DENSE),
-        Case("matrix", "SciPy", "below 0.01", "ode-dense", has(case="matrix*"), x_of("ratio"), count, 64,
+        Case("Kuramoto's oscillators", "SciPy", "below 0.01", "ode-dense", has(case="Kuramoto*"), x_of("ratio"),
+             count, 64, bars=(1.0, 10.0), why=DENSE),
+        Case("y' = A y, full matrix", "SciPy", "below 0.01", "ode-dense", has(case="matrix*"), x_of("ratio"), count, 64,
              bars=(1.0, 10.0), why=DENSE),
     ]  # fmt: skip
     ends = ("", ", at LSODA's error")
     for name, end, method in itertools.product(NETWORKS, ends, ("rodas4", "bdf")):
         case, known = f"{name}{end}", "0.5" if (name, end, method) == (NETWORKS[0], "", "rodas4") else "-"
         why = "" if case in MET and method == "bdf" else STIFF[method]
-        found.append(Case(f"{case}, {method}", "numbalsoda", known, "ode-dense", has(case=case, method=method),
-                          x_of("ratio"), count, why=why))  # fmt: skip
+        found.append(Case(f"chemistry of {case}, `{method}`", "numbalsoda", known, "ode-dense",
+                          has(case=case, method=method), x_of("ratio"), count, why=why))  # fmt: skip
     return [
         *found,
-        Case("small stiff systems, bdf", "SciPy's BDF", "0.3", "ode-dense",
+        Case("small stiff systems, `bdf`", "SciPy's BDF", "0.3", "ode-dense",
              lambda row: "beside SciPy BDF" in row["case"] and row["method"] == "bdf", x_of("ratio"), count, 8),
-        Case("band of 2000, rodas4", "LSODA, bands", "0.14 to 0.19", "ode-dense",
+        Case("band of 2,000 unknowns, `rodas4`", "LSODA, bands", "0.14 to 0.19", "ode-dense",
              has(case="band of 2000", method="rodas4"), x_of("ratio"), count),
-        Case("band of 2000, bdf", "LSODA, bands", "-", "ode-dense",
+        Case("band of 2,000 unknowns, `bdf`", "LSODA, bands", "-", "ode-dense",
              has(case="band of 2000", method="bdf"), x_of("ratio"), count, why=BAND),
     ]  # fmt: skip
 
 
+GROUPS = {
+    "Solvers and products": solvers,
+    "Arrays and functions": arrays,
+    "Kalman filters": filters,
+    "Differential equations": equations,
+}
+"""Of the table, by the headings of the page."""
+
+
 def cases() -> list[Case]:
     """The lines of the table."""
-    return [*solvers(), *arrays(), *filters(), *equations()]
+    return [case for group in GROUPS.values() for case in group()]
 
 
 class Figure(NamedTuple):
@@ -268,6 +281,11 @@ class Ratios(NamedTuple):
         many = len(self.values) > 1
         return f"{low} ({statistics.median(self.values):.2f} of {len(self.values)})" if many else low
 
+    def median(self) -> str:
+        """The lowest and the median in the words of the page."""
+        low = self.text().partition(" ")[0]
+        return f"{low}, median {statistics.median(self.values):.2f}" if len(self.values) > 1 else low
+
     def reaches(self, bar: float) -> bool:
         """Whether the lowest one, as it is printed, reaches a bar."""
         return not self.values or float(f"{min(self.values):.2f}") >= bar
@@ -301,36 +319,43 @@ def table() -> list[Row]:
     return lines
 
 
+def page_table(group: list[Case], notes: dict[str, int]) -> list[str]:
+    """The lines of a table of the page; what stays below its bar gets the number of its note."""
+    rows = ["| call | peer | one sample | many samples | of them | note |", "|---|---|---|---|---|---|"]
+    for case in group:
+        found = ratios(case)
+        one, many = ("no record", "no record") if found is None else (each.median() for each in found)
+        note = notes.setdefault(case.why, len(notes) + 1) if below(case) else ""
+        rows.append(f"| {case.case} | {case.peer} | {one} | {many} | {'' if many == '-' else case.many} | {note} |")
+    return rows
+
+
 def page() -> str:
     """The text of ``docs/cases.md``."""
     notes: dict[str, int] = {}
-    columns = ("case", "peer", "bars", "before", "S = 1", "S > 1", "S")
-    rows = ["| " + " | ".join(columns) + " | note |", "|---" * (len(columns) + 1) + "|"]
-    for case, line in zip(cases(), table(), strict=True):
-        note = notes.setdefault(case.why, len(notes) + 1) if line["below"] else ""
-        rows.append("| " + " | ".join(str(line[name]) for name in columns) + f" | {note} |")
-    second = ["| what | before | wanted | now | unit | note |", "|---|---|---|---|---|---|"]
+    tables = [line for name, group in GROUPS.items() for line in (f"## {name}", "", *page_table(group(), notes), "")]
+    second = ["| what | measured | note |", "|---|---|---|"]
     for figure in figures():
-        note, now = notes.setdefault(figure.why, len(notes) + 1) if missed(figure) else "", figure_of(figure)
-        cells = (figure.what, f"{figure.before:g}", f"{figure.wanted:g}", shown(now), figure.unit, note)
-        second.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+        note = notes.setdefault(figure.why, len(notes) + 1) if missed(figure) else ""
+        second.append(f"| {figure.what} | {shown(figure_of(figure))} {figure.unit} | {note} |")
     names = list(dict.fromkeys(each.record for each in (*cases(), *figures())))
     records = ", ".join(f"[{name}](../benchmarks/results/{name}.json)" for name in names)
     return "\n".join([
         "# Where it is faster, and where not", "", *(line for text in HEAD for line in (wrapped(text), "")),
-        *rows, "", *second, "", "Notes:", "", *(wrapped(f"{k}. {why}", 3) for why, k in notes.items()), "",
-        wrapped(f"Records: {records}."), "",
+        *tables, "## First uses, statistics, threads", "", *second, "", "## Notes", "",
+        *(wrapped(f"{k}. {why}", 3) for why, k in notes.items()), "", wrapped(f"Records: {records}."), "",
     ])  # fmt: skip
 
 
 HEAD = (
-    "Written from the records by `python -m benchmarks cases --page`. Calls that were once slower than what their "
-    "users had, then and now. Figures are the time of the peer over ours, per sample; above 1 is faster. One thread of "
-    "a virtual machine with an AMD EPYC, AVX-512, but for the lines of 16 cores.",
-    "Where a case has several matrices, sizes or functions, the lowest figure and the median of them all stand there. "
-    '"bars" is what one sample and many samples should reach, "before" what was measured when the case was reported, '
-    "on another machine. Where the lowest figure stays below its bar, a note says what bounds it and which call "
-    "to use.",
+    "Small and awkward calls beside what their users would call otherwise. A figure is the peer's time for a sample "
+    "over ours: 2 is twice as fast, 0.5 takes twice as long. Where several matrices, sizes or functions were measured, "
+    "it is the slowest of them, and their median follows. What a large solve gains is in [ten tables](speed.md).",
+    "Call something else for one sample of a small or ill-conditioned matrix (`direct`), for one sample of a stiff "
+    "system by `bdf`, and for single NumPy calls on a few numbers: their fixed cost needs samples to share it. The "
+    "notes say what bounds a figure.",
+    "One thread of a virtual machine with an AMD EPYC, AVX-512, but for the lines of 16 cores. Written from the "
+    "records by `python -m benchmarks cases --page`.",
 )
 
 

@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ensemble import scalar
+from ensemble._names import no_attribute
 from ensemble._version import __version__
 from ensemble.scalar import (
     DivergenceError,
@@ -132,7 +133,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"ensemble.{name}")
     if name in LATE:
         return getattr(importlib.import_module(LATE[name]), name)
-    raise AttributeError(f"module 'ensemble' has no attribute {name!r}")
+    raise no_attribute("ensemble", name)
 
 
 def __dir__() -> list[str]:

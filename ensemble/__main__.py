@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import sys
 import warnings
 from collections.abc import Iterator
@@ -64,7 +65,10 @@ def main(argv: list[str] | None = None) -> int:
     add_analyses(commands)
     options, unknown = parser.parse_known_args(argv)
     if unknown:  # the help of the sub-command has its options
-        text = f"unrecognized arguments: {' '.join(unknown)}. See {options.prog} --help."
+        known = commands.choices[options.prog.split()[1]]._option_string_actions
+        close = difflib.get_close_matches(unknown[0].partition("=")[0], known, n=1)
+        advice = f"Use {close[0]}" if close else f"See {options.prog} --help"
+        text = f"unrecognized arguments: {' '.join(unknown)}. {advice}."
         parser.exit(2, f"{options.prog}: error: {text}\n")
     options.output = Output()
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ensemble._check import message
 
-__all__ = ["call_error", "explains_calls", "explains_construction"]
+__all__ = ["call_error", "explains_calls", "explains_construction", "require_keywords"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
@@ -108,6 +108,21 @@ def call_error(
             return TypeError(message(name, "arguments", f"be {', '.join(given)}, others by keyword", seen, advice))
         return TypeError(f"{name}: {error}.")
     return None
+
+
+def require_keywords(function: Any, keywords: Mapping[str, Any], name: str, options: list[str]) -> None:
+    """Raise TypeError for a keyword that is neither one of the `options` of `name` nor an argument of `function`.
+
+    Functions whose code takes any keyword, and callables without code of Python, are left to their own calls.
+    """
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & inspect.CO_VARKEYWORDS:
+        return
+    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for key in keywords:
+        if key not in known:
+            advice = advice_for(key, [*options, *known])
+            raise TypeError(message(name, "a keyword", "be an argument of f or an option", f"{key}", advice))
 
 
 def explains_calls(name: str) -> Callable[[F], F]:

@@ -303,7 +303,7 @@ def gauss_seidel_cases(seed):
             continue  # one way over the tiles and rows for all kernels, and every width is compiled anew
         indptr, indices = graph_for(label, rng, n, n)
         rows, starts = colours_of(CrsGraph(indptr, indices, (n, n)))
-        order = rng.permutation(np.repeat(np.arange(starts.size - 1, dtype=np.int32), 2))
+        order = rng.permutation(np.repeat(np.arange(len(starts) - 1), 2)).tolist()
         for kind, width in (("", s), ("_shared", 1)):
             values = rng.standard_normal((indices.size, width)).astype(dtype)
             dinv = rng.uniform(0.5, 1.5, (n, width)).astype(dtype)

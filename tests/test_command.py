@@ -142,6 +142,7 @@ def test_the_plot_is_a_picture_and_nothing_else_is_left(tmp_path, capsys):
         (["--plot", "result.txt"], "--plot must end in one of .png, .pdf, .svg"),
         (["--out", "."], "--out must end in one of .npz; got '.'"),
         (["--no-such-option"], "unrecognized arguments: --no-such-option"),
+        (["--smaples", "8"], "unrecognized arguments: --smaples 8. Use --samples."),
     ],
 )
 def test_bad_input_is_one_line_before_any_work(arguments, text, capsys):

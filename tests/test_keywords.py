@@ -8,11 +8,12 @@ import pytest
 from scipy import stats
 
 import ensemble as en
-from ensemble import multigrid, ode, quadrature, uq
-from ensemble.apps import analyses, kalman
-from ensemble.krylov import bicgstab, cg, direct, gmres, minres, newton
+from ensemble import distributed, linalg, multigrid, ode, quadrature, uq
+from ensemble.apps import analyses, fem, kalman
+from ensemble.krylov import WarmStart, bicgstab, cg, direct, gmres, minres, newton
 from ensemble.linalg import Factorization, IncompleteFactorization, eigsh
 from tests.public_api import packages
+from tests.walked import every
 
 A, b, x = en.gallery.poisson((3, 3)), np.ones(9), en.Ensemble(np.arange(4.0))
 inputs = en.Inputs(a=stats.norm())
@@ -186,6 +187,57 @@ def functions_of_options():
 def test_functions_of_several_options_explain_calls(function):
     with pytest.raises(TypeError, match=r": a keyword must be one of its arguments; got no_such_keyword\. Arguments: "):
         function(no_such_keyword=1)
+
+
+MADE_BY_USERS = (
+    en.Categorical, en.fuse, fem.RandomDiffusion, fem.KarhunenLoeve, fem.Multigrid, fem.HexMesh, fem.TetMesh,
+    fem.bilinear_form, fem.linear_form, fem.from_skfem, kalman.OnlineFilter, kalman.filter_split_series,
+    kalman.smooth_split_series, kalman.split_series, distributed.Partition, distributed.DistributedCrsMatrix,
+    distributed.DistributedSymmetricCrsMatrix, distributed.groups, distributed.farm, WarmStart, linalg.CrsMatrix,
+    linalg.SymmetricCrsMatrix, linalg.BcrsMatrix, linalg.AffineMatrix, linalg.block, linalg.kron, multigrid.Chebyshev,
+    multigrid.Jacobi, multigrid.GaussSeidel, multigrid.EvolutionStrength, multigrid.SymmetricStrength,
+    multigrid.rigid_body_modes, uq.FromFile, uq.Gauss, uq.Halton, uq.Sobol, uq.LatinHypercube, uq.SparseGrid, uq.Kde,
+    uq.Mixture, uq.Truncated, uq.Vector, uq.EmpiricalCopula, uq.Points, uq.open_study, uq.empirical,
+    en.gallery.poisson, en.gallery.anisotropic, en.gallery.convection_diffusion, en.gallery.random_spd,
+)  # fmt: skip
+
+
+@every("made", MADE_BY_USERS)
+def test_what_users_make_explains_its_construction(made):
+    wanted = rf"^{made.__name__}: a keyword must be one of its arguments; got no_such_keyword\. Arguments: "
+    with pytest.raises(TypeError, match=wanted):
+        made(no_such_keyword=1)
+
+
+def test_a_misspelt_option_of_run_is_no_argument_of_f():
+    wanted = r"^run: a keyword must be an argument of f or an option; got max_group\. Use max_groups\.$"
+    with pytest.raises(TypeError, match=wanted):
+        en.run(lambda v: v, x, max_group=3)
+    assert en.run(lambda v, *, k: v + k, x, k=1.0).value.samples.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert en.run(lambda v, **k: v + k["k"], x, k=1.0).value.samples.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_public_name_of_a_package_within_is_answered_by_its_place():
+    names = [("CrsMatrix", "linalg"), ("cg", "krylov"), ("mcmc", "uq"), ("kalman_filter", "apps.kalman")]
+    for name, place in names:
+        with pytest.raises(AttributeError, match=rf"has no attribute '{name}'\. Use ensemble\.{place}\.{name}\.$"):
+            getattr(en, name)
+    with pytest.raises(AttributeError, match=r"^module 'ensemble' has no attribute 'Ensembl'$") as caught:
+        _ = en.Ensembl
+    assert caught.value.name == "Ensembl" and caught.value.obj is en  # Python adds a name that is spelt alike
+
+
+def test_what_must_be_called_or_listed_is_named():
+    wrong = [
+        (lambda: en.cond(x > 0, 1.0, 2.0), "cond: f must be callable; got a float"),
+        (lambda: en.cond(x >= 0, np.sin, 2.0), "cond: g must be callable; got a float"),
+        (lambda: en.while_loop(1, 2, x), "while_loop: active must be callable; got an int"),
+        (lambda: uq.multilevel(square, inputs, atol=1.0), "multilevel: models must be a list of models"),
+        (lambda: en.propagate(square, inputs, 8, progress=False).plot("y"), "UqResult.plot: the picture must be named"),
+    ]
+    for call, text in wrong:
+        with pytest.raises(TypeError, match=text):
+            call()
 
 
 def test_an_unused_entry_of_p_warns():

@@ -17,8 +17,8 @@ ROOT = Path(ensemble.__file__).parent
 
 LAYERS = {
     "_version": 0, "_typing": 1, "_check": 1, "_files": 1, "_progress": 1, "_backend": 1, "_blas": 1, "_byte_code": 1,
-    "_containers": 1, "_errors": 1, "_interrupts": 1, "_keywords": 1, "_optional": 1, "_compile": 1,
-    "_sample_numbers": 1, "_installed": 1,
+    "_containers": 1, "_errors": 1, "_interrupts": 1, "_keywords": 1, "_names": 1, "_optional": 1,
+    "_compile": 1, "_sample_numbers": 1, "_installed": 1,
     "_kernels": 2,
     "scalar": 3,
     "linalg": 4,

@@ -29,7 +29,7 @@ from typing import Any
 
 PAGES = (
     "index.html", "tour.html", "start.html", "choose.html", "faq.html", "glossary.html", "examples/index.html",
-    "howto/solvers.html", "howto/mcmc.html", "beside/nile.html", "speed.html", "api/index.html",
+    "howto/solvers.html", "howto/mcmc.html", "beside/nile.html", "speed.html", "cases.html", "api/index.html",
     "api/ensemble.krylov.html",
 )  # fmt: skip
 WIDTHS = {400: 800, 1400: 900}

@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ensemble._names import no_attribute
+
 if TYPE_CHECKING:
     from ensemble.apps import analyses, fem, gbees, kalman
 
@@ -13,7 +15,7 @@ def __getattr__(name: str) -> Any:
     name = {"uq": "analyses"}.get(name, name)  # the five analyses belong to uncertainty quantification
     if name in __all__:
         return importlib.import_module(f"ensemble.apps.{name}")
-    raise AttributeError(f"module 'ensemble.apps' has no attribute {name!r}")
+    raise no_attribute("ensemble.apps", name)
 
 
 def __dir__() -> list[str]:

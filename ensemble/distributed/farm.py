@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, is_array
 from ensemble._check import integer, kind_of, message, require
+from ensemble._keywords import explains_calls
 from ensemble._sample_numbers import numbered_samples, sample_numbers
 from ensemble.distributed.agreement import agreement, require_communicator, require_same
 from ensemble.distributed.messages import meet
@@ -19,6 +20,7 @@ from ensemble.scalar.namespace import set_of
 __all__ = ["farm"]
 
 
+@explains_calls("farm")
 def farm(comm: Any, function: Callable[..., Any], *samples: Any, n_samples: int | None = None) -> Any:
     """Return what `function` returns for all samples, of which each rank runs its own.
 

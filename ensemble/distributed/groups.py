@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ensemble._check import integer, message, positive, require
+from ensemble._keywords import explains_calls
 from ensemble.distributed import faults
 from ensemble.distributed.agreement import require_communicator, require_same
 from ensemble.distributed.dispatch import INTERRUPT, OUTCOME, TASK, Dispatcher, carried_out, packed
@@ -27,6 +28,7 @@ PAUSE = 1e-3
 """Seconds between two looks of rank 0 for messages, while nothing comes."""
 
 
+@explains_calls("groups")
 def groups(comm: Any, ranks_per_group: int, *, seconds: float = 5.0) -> Groups:
     """Return an executor that runs each ensemble of a study on several ranks.
 

@@ -12,6 +12,7 @@ from ensemble._backend import asarray_like, contiguous, library_and_device
 from ensemble._check import kind_of, message, require
 from ensemble._compile.device import is_on_device
 from ensemble._kernels.sparse.product_graphs import order_within_rows
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_same
 from ensemble.distributed.messages import exchanged
@@ -29,6 +30,7 @@ from ensemble.scalar.sample_set import SampleSet
 __all__ = ["DistributedCrsMatrix", "DistributedSymmetricCrsMatrix"]
 
 
+@explains_construction("DistributedCrsMatrix")
 class DistributedCrsMatrix(RankMatrix):
     """A sparse matrix over the ranks of a partition, a `LinearOperator` of global shape (n, n).
 
@@ -209,6 +211,7 @@ class DistributedCrsMatrix(RankMatrix):
         return cls(partition, CrsMatrix(graph, entries))
 
 
+@explains_construction("DistributedSymmetricCrsMatrix")
 class DistributedSymmetricCrsMatrix(UpperProducts, DistributedCrsMatrix):
     """A symmetric matrix over the ranks of a partition, of which half of the entries inside a rank are stored.
 

@@ -12,6 +12,7 @@ from ensemble._backend import array_namespace, contiguous
 from ensemble._check import array_of, integer, message, require
 from ensemble._kernels.krylov.vectors import dot
 from ensemble._kernels.sparse.row_sums import in_space
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 from ensemble.distributed.agreement import agreement, require_communicator
 from ensemble.distributed.arguments import Request, agreed_method, checked_request
@@ -31,6 +32,7 @@ PIECE = 1 << 27
 """Numbers that rank 0 sends to the others in one message: counts of MPI have 31 bits."""
 
 
+@explains_construction("Partition")
 class Partition:
     """Cut the rows of a problem into domains, and give each rank consecutive domains.
 

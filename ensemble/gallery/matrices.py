@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ensemble._check import integer, kind_of, message, random_generator, real_array, require
+from ensemble._keywords import explains_calls
 from ensemble.linalg import CrsMatrix
 
 __all__ = ["anisotropic", "convection_diffusion", "poisson", "random_spd"]
@@ -33,6 +34,7 @@ def _shape(shape: Any, function: str) -> tuple[int, ...]:
     return lengths
 
 
+@explains_calls("poisson")
 def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) -> CrsMatrix:
     """Return the second-difference matrix on a grid of `shape`; sample s is it times a factor between 1/2 and 2.
 
@@ -62,6 +64,7 @@ def poisson(shape: tuple[int, ...], n_samples: int = 1, *, seed: int = 20731) ->
     return CrsMatrix.from_scipy([factor * A for factor in factors])
 
 
+@explains_calls("anisotropic")
 def anisotropic(
     shape: tuple[int, ...], n_samples: int = 1, *, strength: float = 10.0, seed: int = 20731, weights: Any = None
 ) -> CrsMatrix:
@@ -94,6 +97,7 @@ def anisotropic(
     return CrsMatrix.from_scipy([_stencil(shape, w) for w in weights.T])
 
 
+@explains_calls("convection_diffusion")
 def convection_diffusion(shape: tuple[int, ...], velocity: Any, diffusion: Any = 0.0) -> CrsMatrix:
     """Return first-order upwind differences of ``velocity . grad u - diffusion * laplacian u`` on the unit cube.
 
@@ -143,6 +147,7 @@ def convection_diffusion(shape: tuple[int, ...], velocity: Any, diffusion: Any =
     return CrsMatrix(graph, values)
 
 
+@explains_calls("random_spd")
 def random_spd(n: int, n_samples: int = 1, *, density: float = 0.05, seed: int = 20731) -> CrsMatrix:
     """Return random symmetric, strictly diagonally dominant matrices on one random graph.
 

@@ -13,6 +13,7 @@ from ensemble._interrupts import held, take
 from ensemble._kernels.krylov.basis import basis_add
 from ensemble._kernels.krylov.vectors import put_samples, take_samples
 from ensemble._kernels.sparse.row_sums import SERIAL, Space
+from ensemble._keywords import explains_construction
 from ensemble.linalg.operators import numbers_of, samples_of, wrap_like
 from ensemble.scalar import Ensemble
 
@@ -20,6 +21,7 @@ LARGEST_WEIGHTS = 4.0
 """Sum of magnitudes above which weights of neighbours extrapolate too far to be trusted."""
 
 
+@explains_construction("WarmStart")
 class WarmStart:
     """Guess the solution of new samples from those of solved neighbours in input space.
 

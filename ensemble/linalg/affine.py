@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, is_arra
 from ensemble._check import array_of, kind_of, message, places_of, require, sample_number
 from ensemble._kernels.krylov import vectors
 from ensemble._kernels.sparse import affine as kernels
+from ensemble._keywords import explains_construction
 from ensemble._typing import DType, Ids, Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
+@explains_construction("AffineMatrix")
 class AffineMatrix(OnGraph, Selectable, MatrixArithmetic, MatrixOperator):
     """S sparse matrices ``A_0 + sum over i of c_i A_i`` on one graph, of which only the A_i are stored.
 

@@ -12,6 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, to_nump
 from ensemble._check import array_of, integer, kind_of, message, require, sample_number
 from ensemble._kernels.krylov.bicgstab import dot_and_square
 from ensemble._kernels.sparse import bcrs, crs
+from ensemble._keywords import explains_construction
 from ensemble._typing import Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample, placed, united
 from ensemble.linalg.crs_matrix import CrsMatrix, TransposedMatrix, as_crs, is_matrix
@@ -25,6 +26,7 @@ from ensemble.scalar import Ensemble
 from ensemble.scalar.sample_set import SampleSet, common_set
 
 
+@explains_construction("BcrsMatrix")
 class BcrsMatrix(StoredValues, Selectable, MatrixArithmetic, MatrixOperator):
     """A sparse matrix of dense blocks of one shape, or S of them on one graph: r * c unknowns couple per entry.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._backend import array_namespace, asarray_like
 from ensemble._check import integer, kind_of, message, require
+from ensemble._keywords import explains_calls
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import inherited
@@ -21,6 +22,7 @@ from ensemble.scalar.sample_set import SampleSet, common_set
 __all__ = ["block", "kron"]
 
 
+@explains_calls("kron")
 def kron(A: Any, B: Any) -> CrsMatrix:
     """Return the Kronecker product of two matrices; an integer n stands for the identity of order n.
 
@@ -107,6 +109,7 @@ def _kron_graph(a: CrsGraph, b: CrsGraph) -> tuple[CrsGraph, np.ndarray, np.ndar
     return CrsGraph.unchecked(indptr, indices, shape), left, right
 
 
+@explains_calls("block")
 def block(blocks: Any) -> CrsMatrix:
     """Return the matrix of blocks, row by row; None stands for a block of zeros.
 

@@ -15,6 +15,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous, needs_g
 from ensemble._check import kind_of, message, require, require_unmasked, sample_number
 from ensemble._kernels.multigrid import galerkin
 from ensemble._kernels.sparse import crs
+from ensemble._keywords import explains_construction
 from ensemble._typing import DType, Ids, Vectors
 from ensemble.linalg.arithmetic import (
     MatrixArithmetic,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
+@explains_construction("CrsMatrix")
 class CrsMatrix(Entries, StoredValues, Selectable, MatrixArithmetic, MatrixOperator):
     """A sparse matrix, or S of them on one graph.
 

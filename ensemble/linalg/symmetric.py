@@ -11,6 +11,7 @@ from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import kind_of, message, require, require_type
 from ensemble._kernels.multigrid import symmetric as kernels
 from ensemble._kernels.sparse import crs
+from ensemble._keywords import explains_construction
 from ensemble._typing import Vectors
 from ensemble.linalg.arithmetic import MatrixArithmetic, computed, nonzero_rows, per_sample
 from ensemble.linalg.crs_matrix import CrsMatrix, as_crs, is_matrix
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
+@explains_construction("SymmetricCrsMatrix")
 class SymmetricCrsMatrix(StoredValues, Selectable, MatrixArithmetic, MatrixOperator):
     """A symmetric sparse matrix, or S of them on one graph, of which the upper triangle is stored.
 

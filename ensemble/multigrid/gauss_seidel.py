@@ -10,10 +10,12 @@ import numpy as np
 from ensemble._backend import array_namespace, asarray_like, contiguous
 from ensemble._check import integer
 from ensemble._kernels.multigrid import gauss_seidel as kernels
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 from ensemble.linalg import CrsGraph, CrsMatrix
 
 
+@explains_construction("GaussSeidel")
 @dataclass(frozen=True)
 class GaussSeidel:
     """Options of the Gauss-Seidel smoother, whose unknowns are updated colour by colour.
@@ -67,15 +69,16 @@ class GaussSeidelSmoother:
         dinv = contiguous(xp.take(self.dinv, asarray_like(samples, self.dinv), axis=1))
         return GaussSeidelSmoother(A, dinv, self.sweeps, self.colours)
 
-    def _order(self, after: bool) -> np.ndarray:
+    def _order(self, after: bool) -> list[int]:
         """The colours in the order of the sweeps before the coarse correction, or of those after it."""
-        forwards = np.arange(self.colours[1].size - 1, dtype=np.int32)
+        forwards = np.arange(len(self.colours[1]) - 1)
         parts = [forwards[:: 1 if k % 2 == 0 else -1] for k in range(self.sweeps)]
         colours = np.concatenate(parts)
         colours = colours[::-1] if after else colours
         again = np.zeros(colours.size, bool)
         again[1:] = colours[1:] == colours[:-1]  # a second update of a colour at once changes nothing but roundoff
-        return np.ascontiguousarray(colours[~again])
+        order: list[int] = colours[~again].tolist()
+        return order
 
     def smooth(self, b: Array, x: Array, here: Array, there: Array, w: Array) -> Array:
         """Smooth `x`, in the buffer `here`, towards A x = b; None: zero, in `there`. Returns the buffer used."""
@@ -88,11 +91,10 @@ class GaussSeidelSmoother:
         return kernels.gauss_seidel(*self.A.arrays, self.dinv, rows, starts, self.orders[after], b, here)
 
 
-def colours_of(graph: CrsGraph) -> tuple[np.ndarray, np.ndarray]:
+def colours_of(graph: CrsGraph) -> tuple[np.ndarray, list[int]]:
     """The rows colour by colour, each in order, and where each colour starts."""
     indptr, indices, _ = graph.transposed
     colour = kernels.greedy_colours(graph.indptr, graph.indices, indptr, indices)
     rows = np.argsort(colour, kind="stable").astype(np.int32)
-    starts = np.zeros(int(colour.max(initial=-1)) + 2, np.int64)
-    np.cumsum(np.bincount(colour, minlength=starts.size - 1), out=starts[1:])
-    return rows, starts
+    starts = np.concatenate([[0], np.cumsum(np.bincount(colour))])
+    return rows, starts.tolist()

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ensemble._check import integer, positive
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 
 
+@explains_construction("Jacobi")
 @dataclass(frozen=True)
 class Jacobi:
     """Options of the damped Jacobi smoother: ``x += damping / lambda_max D^-1 (b - A x)``.

@@ -16,10 +16,12 @@ from ensemble._kernels.krylov.start_vectors import scattered
 from ensemble._kernels.multigrid import relaxation as kernels
 from ensemble._kernels.multigrid.measures import reciprocal
 from ensemble._kernels.sparse.complex_numbers import is_complex, magnitudes
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 from ensemble.linalg import CrsMatrix
 
 
+@explains_construction("Chebyshev")
 @dataclass(frozen=True)
 class Chebyshev:
     """Options of the Chebyshev smoother.

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import host_array, message, require
+from ensemble._keywords import explains_calls
 
 __all__ = ["rigid_body_modes"]
 
 
+@explains_calls("rigid_body_modes")
 def rigid_body_modes(points: Any, *, center: Any = None) -> np.ndarray:
     """Return translations and infinitesimal rotations of a set of points: the near-nullspace of linear elasticity.
 

@@ -12,6 +12,7 @@ from ensemble._backend import array_namespace, asarray_like, to_numpy
 from ensemble._check import kind_of, message, positive, require
 from ensemble._kernels.multigrid.aggregation import square_on_graph
 from ensemble._kernels.sparse.complex_numbers import conjugated, is_complex, magnitudes, times
+from ensemble._keywords import explains_construction
 from ensemble.linalg import CrsGraph, CrsMatrix, SymmetricCrsMatrix
 from ensemble.multigrid.relaxation import largest_eigenvalue
 
@@ -25,6 +26,7 @@ LEAST_DIAGONAL = 0.1
 """Share of a diagonal entry that must be left when weak entries are added to it."""
 
 
+@explains_construction("SymmetricStrength")
 @dataclass(frozen=True)
 class SymmetricStrength:
     """Coupling (i, j) is strong where ``|a_ij| >= theta * sqrt(|a_ii a_jj|)`` (Vanek, Mandel, Brezina 1996).
@@ -78,6 +80,7 @@ class SymmetricStrength:
         return symmetrized(quotient[kept], rows[kept], columns[kept], n)
 
 
+@explains_construction("EvolutionStrength")
 @dataclass(frozen=True)
 class EvolutionStrength:
     """Coupling (i, j) is strong where a unit value at i, smoothed, agrees at j with the near-nullspace [1]_.

@@ -55,7 +55,7 @@ FEW, SMALL = 4, 600
 """Samples, and unknowns of all of them, up to which one sample after the other is faster.
 
 A pass of all samples has 30 us of Python, a pass of one has none. Equally fast are both at 14 samples of 53 unknowns, 6
-of 100, about 100 of 8 and 250 of 3.
+of 100, about 100 of 8 and 250 of 3 (`benchmarks ode-dense`).
 """
 
 

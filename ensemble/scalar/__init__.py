@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ensemble._names import no_attribute
+
 # These fill the table of protocols.
 from ensemble.scalar import _indexing  # noqa: F401
 from ensemble.scalar.display import html, text  # noqa: F401
@@ -86,7 +88,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """`xp`, the namespace over NumPy: made when it is first used."""
     if name != "xp":
-        raise AttributeError(f"module 'ensemble.scalar' has no attribute {name!r}")
+        raise no_attribute("ensemble.scalar", name)
     import numpy
 
     globals()["xp"] = found = namespace(numpy)

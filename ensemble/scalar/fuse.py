@@ -20,6 +20,7 @@ from ensemble._compile.trace.numbers import literals, reads_numbers
 from ensemble._compile.trace.operations import DTYPES
 from ensemble._compile.trace.tracer import Scalar, trace
 from ensemble._containers import mapped
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Namespace
 from ensemble.scalar.ensemble import Ensemble, wrap
 from ensemble.scalar.namespace import samples_of, set_of
@@ -315,6 +316,7 @@ class Fused:
         return out
 
 
+@explains_calls("fuse")
 def fuse(function: Callable[..., Any] | None = None, *, static: Iterable[str] = ()) -> Any:
     """Turn an elementwise function into one pass over memory.
 

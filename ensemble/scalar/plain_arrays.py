@@ -173,7 +173,7 @@ LARGE_STACK = 1 << 15
 """Numbers from which a stack is made by runs of entries."""
 
 LARGE_ROWS = 1 << 13
-"""Numbers from which compiled loops over rows are faster than NumPy's calls."""
+"""Numbers from which compiled loops over rows are faster than NumPy's calls (`benchmarks numpy-functions`)."""
 
 ENTRIES = 128
 """Entries of a run: its cache lines stay in the first-level cache, which is a fourth of the time of one pass."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ensemble._check import require
+from ensemble._check import message, require
 from ensemble.uq.inputs.samples import labels_of
 from ensemble.uq.plots import (
     fan_of,
@@ -58,6 +58,10 @@ class StudyPlots:
 
     def __init__(self, result: Any, declared: Outputs) -> None:
         self._result, self._declared = result, declared
+
+    def __call__(self, *_arguments: Any, **_keywords: Any) -> NoReturn:
+        advice = "Write plot.hist(...), plot.fan(...), plot.scatter(...) or plot.field(...)."
+        raise TypeError(message("UqResult.plot", "the picture", "be named", "a call of plot itself", advice))
 
     def _named(self, name: str | None, function: str) -> str:
         return only_output(name, self._result.names, f"UqResult.plot.{function}")

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 from ensemble import Ensemble
-from ensemble._kernels.direct.solved_at_once import _solutions
+from ensemble._kernels.direct.solved_at_once import _solutions, solved_at_once
 from ensemble.krylov import Status, direct
 from ensemble.linalg import CrsMatrix
 from ensemble.linalg.factorizations.sequences import rules_of
@@ -64,6 +64,23 @@ def test_any_number_of_samples_has_the_same_bits(n_samples, rng, monkeypatch):
     part = by_known(some, Ensemble(b[:, :n_samples].copy()), monkeypatch)
     np.testing.assert_array_equal(part.x.samples, whole.x.samples[:, :n_samples])
     np.testing.assert_array_equal(part.backward_errors, whole.backward_errors[:n_samples])
+
+
+@pytest.mark.parametrize("chosen", [[1, 6, 8], [0, 3, 7], [0, 8, 9, 15], [2, 3, 9], [4], [5, 6, 7]])
+def test_samples_that_lie_apart_have_their_own_solutions_and_places(chosen, rng):
+    """The last of those chosen fills the tile: its number may be as far from the first as if all followed it."""
+    A, b = family_of(shuffled(60, rng), "values", 17, rng), rng.standard_normal((60, 17))
+    for _ in range(3):
+        whole = direct(A, Ensemble(b)).x.samples
+    samples, x = np.array(chosen), np.full((60, 17), 7.0)
+    left = np.ones(samples.size, bool)
+    for rule in rules_of(A.graph).known():
+        for kept in rule.plans.values():
+            if kept.at_once is not None:
+                found = solved_at_once(A.values, b, samples, 1e-10, kept.at_once, MODULE.LIMITS, x, samples)
+                left &= found.left
+    np.testing.assert_array_equal(x[:, samples], whole[:, samples])
+    assert not left.any() and (np.delete(x, samples, axis=1) == 7.0).all()
 
 
 def test_bad_samples_among_known_pivots_change_no_other(rng):

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from ensemble import gallery
+from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._compile.numba import numba
 from ensemble.krylov import cg
 from ensemble.linalg import AffineMatrix, CrsMatrix, SymmetricCrsMatrix
@@ -21,7 +22,7 @@ SMOOTHERS = [GaussSeidel(sweeps=1), GaussSeidel(), GaussSeidel(sweeps=3), Jacobi
 @pytest.mark.parametrize("shape, expected", [((7,), 2), ((9, 8), 2), ((5, 4, 6), 2)], ids=str)
 def test_stencils_of_direct_neighbours_have_two_colours(shape, expected):
     rows, starts = colours_of(gallery.poisson(shape).graph)
-    assert starts.size - 1 == expected and np.array_equal(np.sort(rows), np.arange(np.prod(shape)))
+    assert len(starts) - 1 == expected and np.array_equal(np.sort(rows), np.arange(np.prod(shape)))
 
 
 def test_rows_of_one_colour_are_not_coupled_even_on_a_graph_that_is_not_symmetric():
@@ -155,3 +156,16 @@ def test_tiny_matrices_without_couplings_are_inverted(n):
     A = CrsMatrix.from_scipy(4.0 * sp.csr_array(sp.eye_array(n)))
     for options in ({}, {"strength": EvolutionStrength()}, {"improve_candidates": 2, "smoother": GaussSeidel()}):
         assert np.array_equal(smoothed_aggregation(A, **options) @ np.ones(n), np.full(n, 0.25))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("options", [{}, *({"smoother": each} for each in SMOOTHERS)], ids=str)
+def test_a_device_has_the_iterations_of_the_cpu(options, rng):
+    """Arguments that stay on the host are found only here: arrays of the emulator are NumPy's."""
+    A, b = gallery.anisotropic((24, 24), 3), Ensemble(rng.standard_normal((576, 3)))
+    right = cg(A, b, M=smoothed_aggregation(A, coarse_size=20, **options))
+    there, home = A.to(prototype("cupy")), prototype("cupy")
+    M = smoothed_aggregation(there, coarse_size=20, **options)
+    found = cg(there, Ensemble(asarray_like(b.samples, home)), M=M)
+    assert found.converged.all() and np.abs(found.iterations - right.iterations).max() <= 1
+    np.testing.assert_allclose(to_numpy(found.x.samples), right.x.samples, atol=1e-5 * np.abs(right.x.samples).max())

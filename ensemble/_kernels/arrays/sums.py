@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._compile.kept_memory import workspace
+from ensemble._compile.kept_memory import Workspace
 from ensemble._compile.lanes.types import load, store
 from ensemble._compile.numba import compiled_procedure, inner, spliced
 
@@ -201,7 +201,7 @@ def sum_rows(kind: str, x: np.ndarray, y: np.ndarray | None, out: np.ndarray) ->
     leaves, joins = _order_of(n, parts)
     by_row = 0 if y is None or y.shape[0] == 1 else n * width
     flat = x.reshape(-1)
-    with workspace(((parts + leaves.size.bit_length() + 2) * width,), x.dtype) as memory:
+    with Workspace(((parts + leaves.size.bit_length() + 2) * width,), x.dtype) as memory:
         partial, waiting = memory[: parts * width], memory[parts * width :]
         other = flat if y is None else y.reshape(-1)
         _loop(kind, parts)(flat, other, written.reshape(-1), leaves, joins, n, width, by_row, partial, waiting)

@@ -36,7 +36,8 @@ CACHE = 1 << 24
 """Bytes of a tile: third-level caches hold them."""
 
 ROW = 64
-"""Bytes of a row of a vector: tiles of eight complex numbers of 16 bytes take as long, and longer in a shared cache."""
+"""Bytes of a row of a vector: tiles of eight complex numbers of 16 bytes take as long, and longer in a shared
+cache (`benchmarks complex`)."""
 
 
 @inner(forceinline=True)

@@ -48,16 +48,16 @@ def gauss_seidel(indptr, indices, values, dinv, rows, starts, order, b, x):
     """Update ``x[i] += dinv[i] * (b[i] - (A x)[i])`` in place, colour after colour as `order` lists them.
 
     Colour c has the rows ``rows[starts[c]:starts[c + 1]]``, none coupled to another of them. `starts` and `order` are
-    on the host.
+    lists of integers: a kernel takes all arrays from one library.
     """
     xp = array_namespace(x)
     colour = np.empty(rows.shape[0], np.int64)
-    for c in range(starts.shape[0] - 1):
-        colour[np.asarray(numbers(rows[int(starts[c]) : int(starts[c + 1])]), np.int64)] = c
+    for c in range(len(starts) - 1):
+        colour[np.asarray(numbers(rows[starts[c] : starts[c + 1]]), np.int64)] = c
     colour = xp.asarray(colour)[:, None]
     new = x
     for c in order:
-        new = xp.where(colour == int(c), new + times(dinv, b - row_sum(indptr, indices, values, new)), new)
+        new = xp.where(colour == c, new + times(dinv, b - row_sum(indptr, indices, values, new)), new)
     return into(x, new)
 
 
@@ -80,11 +80,10 @@ def _(indptr, indices, values, dinv, rows, starts, order, b, x):
     n_samples = x.shape[1]
     shared = values.shape[1] != n_samples
     values, dinv, b, flat = (array.reshape(-1) for array in (values, dinv, b, x))
-    edges = starts.tolist()
     for first, width in tiles(n_samples):
         sweep = _gauss_seidel(width, shared)
-        for c in order.tolist():
-            sweep(indptr, indices, values, dinv, rows, edges[c], edges[c + 1], b, flat, n_samples, first)
+        for c in order:
+            sweep(indptr, indices, values, dinv, rows, starts[c], starts[c + 1], b, flat, n_samples, first)
     return x
 
 
@@ -95,7 +94,7 @@ def _(indptr, indices, values, dinv, rows, starts, order, b, x):
     layout = cuda.layout_of(n_samples, b, x, *(() if shared else (values, dinv)))
     wide = cuda.is_wide(indptr)
     for c in order:
-        here = rows[int(starts[c]) : int(starts[c + 1])]
+        here = rows[starts[c] : starts[c + 1]]
         arguments = (indptr, indices, values, dinv, here, b, x)
         CUDA.rows(f"gauss_seidel<{SHARED[shared]}>", here.shape[0], n_samples, arguments, layout, wide)
     return x

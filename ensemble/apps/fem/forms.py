@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from ensemble._check import integer, kind_of, message, one_of
 from ensemble._kernels.fem.form_terms import FormTerms
+from ensemble._keywords import explains_calls
 from ensemble.apps.fem.arguments import Argument, Polynomial, Vector
 from ensemble.apps.fem.assembly import assembled
 from ensemble.apps.fem.fields import Fields
@@ -161,6 +162,7 @@ def bilinear_form(integrand: Callable[..., Any]) -> BilinearForm: ...
 def bilinear_form(
     *, trial: str = "scalar", test: str = "scalar", degree: int | None = None
 ) -> Callable[[Callable[..., Any]], BilinearForm]: ...
+@explains_calls("bilinear_form")
 def bilinear_form(
     integrand: Any = None, *, trial: str = "scalar", test: str = "scalar", degree: int | None = None
 ) -> Any:
@@ -206,6 +208,7 @@ def bilinear_form(
 def linear_form(integrand: Callable[..., Any]) -> LinearForm: ...
 @overload
 def linear_form(*, test: str = "scalar", degree: int | None = None) -> Callable[[Callable[..., Any]], LinearForm]: ...
+@explains_calls("linear_form")
 def linear_form(integrand: Any = None, *, test: str = "scalar", degree: int | None = None) -> Any:
     """Make a form of an integrand ``f(v, w)``, linear in the test function; see `bilinear_form`.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import kind_of, message, require
+from ensemble._keywords import explains_calls
 from ensemble._optional import optional
 from ensemble.apps.fem.mesh import read_only
 from ensemble.apps.fem.spaces import TabulatedSpace
@@ -42,6 +43,7 @@ class BasisSpace(TabulatedSpace):
         return np.sort(self.basis.get_dofs(facets).flatten())
 
 
+@explains_calls("from_skfem")
 def from_skfem(basis: Any) -> BasisSpace:
     """Return the functions, dofs and quadrature rule of a basis of scikit-fem [1]_ as a space for forms.
 

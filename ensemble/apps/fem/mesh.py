@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ensemble import _check
+from ensemble._keywords import explains_construction
 from ensemble.apps.fem.elements import GAUSS
 
 __all__ = ["HexMesh", "RowIncidence", "cell_counts", "read_only"]
@@ -46,6 +47,7 @@ def read_only(*arrays: np.ndarray) -> np.ndarray:
     return arrays[0]
 
 
+@explains_construction("HexMesh")
 @dataclass(frozen=True, eq=False)
 class HexMesh:
     """Trilinear hexahedra on the tensor product of three lists of coordinates.

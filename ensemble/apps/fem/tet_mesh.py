@@ -15,6 +15,7 @@ import numpy as np
 
 from ensemble import _check
 from ensemble._kernels.fem.mesh_arrays import CHUNK, count_faulty_tets, has_doubles
+from ensemble._keywords import explains_construction
 from ensemble._typing import Communicator
 from ensemble.apps.fem.mesh import cell_counts, read_only
 from ensemble.apps.fem.mesh_files import FileContents, facet_values, read_tets, tets_of
@@ -34,6 +35,7 @@ KUHN = np.array([[0, 1, 3, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 6, 4, 7], [0, 4, 
 """Six tetrahedra around the diagonal of a cell; corner b lies at the far end of axis d if bit d of b is set."""
 
 
+@explains_construction("TetMesh")
 @dataclass(frozen=True, eq=False)
 class TetMesh:
     """Linear tetrahedra in space; their arrays are read-only copies, because volumes and tables made of them are kept.

@@ -6,6 +6,7 @@ from typing import Any
 
 from ensemble._backend import array_namespace
 from ensemble._check import integer, kind_of, message, require
+from ensemble._keywords import explains_construction
 from ensemble._typing import Array
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.model import LinearGaussianModel
@@ -17,6 +18,7 @@ from ensemble.scalar import Ensemble
 __all__ = ["OnlineFilter"]
 
 
+@explains_construction("OnlineFilter")
 class OnlineFilter:
     """A Kalman filter that takes observations one by one and keeps nothing but its state.
 

@@ -163,6 +163,8 @@ def cond(m: Any, f: Callable[..., Any], g: Callable[..., Any], *args: Any) -> An
     >>> cond(x > 0.0, xp.sqrt, lambda x: 0.0 * x, x).samples
     array([ 2., -0.,  3.])
     """
+    require_callable(f, "cond", "f")
+    require_callable(g, "cond", "g")
     holds = truth_values(m, "cond")
     n_samples, sample_set = max(count_of("cond", m, *args), holds.size), one_set(m, *args)
     if holds.all():
@@ -225,6 +227,8 @@ def while_loop(
     """
     require(0.0 <= compact_below <= 1.0, "while_loop", "compact_below", "be in [0, 1]", compact_below)
     limit = None if max_iterations is None else integer(max_iterations, "while_loop", "max_iterations", minimum=0)
+    require_callable(active, "while_loop", "active")
+    require_callable(body, "while_loop", "body")
     holds = truth_values(active(state), "while_loop")
     n_samples = max(count_of("while_loop", state), holds.size)
     sample_set = one_set(state)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ensemble._check import integer, kind_of, message, one_of
+from ensemble._check import integer, message, one_of, require_callable
 from ensemble._containers import mapped
 from ensemble._errors import kept
+from ensemble._keywords import require_keywords
 from ensemble.scalar.divergence import side_effects
 from ensemble.scalar.divergence.branching import Gather, count_of, ensembles_in, one_set
 from ensemble.scalar.divergence.captured_values import CapturedValues
@@ -283,6 +284,7 @@ def run(
     >>> run(lambda x: 1 // int(x), Ensemble(np.array([0.5, 1.5]))).errors
     {0: ZeroDivisionError('integer division or modulo by zero')}
     """
+    require_keywords(f, keywords, "run", ["on_divergence", "max_groups", "loop", "check"])
     looping = None
     if on_divergence == "split" and max_groups is None and loop is not False:
         looping = plain_loop(f, inputs, keywords)
@@ -291,15 +293,13 @@ def run(
     one_of(on_divergence, ("split", *POLICIES), "run", "on_divergence")
     limit = None if max_groups is None else integer(max_groups, "run", "max_groups", minimum=1)
     n_checks = integer(check, "run", "check", minimum=0) if check else 0
-    if not callable(f):
-        raise TypeError(message("run", "f", "be callable", kind_of(f)))
+    require_callable(f, "run", "f")
     side_effects.refuse_generator(f)
     nest = (inputs, keywords)
     mapped(lambda x: None if isinstance(x, Ensemble) else x, nest)  # raises for what cannot be copied
     found = ensembles_in(nest)
     n_samples = count_of("run", found)
-    in_force = policy_in_force.get()
-    if isinstance(in_force, Decider) and n_samples > 1:
+    if isinstance(in_force := policy_in_force.get(), Decider) and n_samples > 1:
         # Inside another run each sample has to be alone before it can be run by itself.
         raise in_force.refused(ValueError("run inside run"))
     before = side_effects.snapshot(f) if looping is None else {}  # plain arithmetic changes nothing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -208,7 +208,7 @@ def multilevel(
     >>> result.status, bool(abs(result.mean - np.exp(0.5)) < 0.06), len(result.costs)
     ('converged', True, 7)
     """
-    name = "multilevel"
+    _check.require_type(models, Iterable, name := "multilevel", "models", "be a list of models, the cheapest first")
     models = list(models)
     _check.require(len(models) >= 2, name, "models", "hold two models or more", len(models))
     advice = "Give the error that the mean may have."

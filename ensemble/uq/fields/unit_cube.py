@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ensemble import _check
+from ensemble._keywords import explains_construction
 
 __all__ = ["KarhunenLoeve", "exponential_covariance"]
 
@@ -25,6 +26,7 @@ TRILINOS_MODES = {
 }
 
 
+@explains_construction("KarhunenLoeve")
 @dataclass(frozen=True, eq=False)
 class KarhunenLoeve:
     """Eigenpairs of a covariance on [0, 1]^d that is a product over the axes, largest eigenvalue first.

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import kind_of, message, require
+from ensemble._keywords import explains_construction
 from ensemble.scalar import Ensemble
 from ensemble.scalar.labels import labelled
 from ensemble.uq.inputs.variable import Variable, normal_of
@@ -16,6 +17,7 @@ from ensemble.uq.inputs.variable import Variable, normal_of
 __all__ = ["Categorical"]
 
 
+@explains_construction("Categorical")
 class Categorical(Variable):
     """An input that takes one of several labels, each with its probability.
 

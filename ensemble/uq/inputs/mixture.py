@@ -9,12 +9,14 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ensemble._check import finite, kind_of, message, real_array, require
+from ensemble._keywords import explains_construction
 from ensemble.uq.inputs.univariate import FrozenDistribution
 from ensemble.uq.inputs.variable import Variable, normal_of
 
 __all__ = ["Mixture"]
 
 
+@explains_construction("Mixture")
 class Mixture(Variable):
     """A number that has one of several distributions, each with a probability: continuous, discrete, or both.
 

@@ -10,6 +10,7 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr
 
 from ensemble._check import message, positive, real_array, require
+from ensemble._keywords import explains_construction
 from ensemble.uq.inputs.convert import as_variable
 from ensemble.uq.inputs.variable import Variable, array_digest, inside, normal_of
 
@@ -35,6 +36,7 @@ def observed(data: Any, function: str, n_axes: int) -> np.ndarray:
     return values
 
 
+@explains_construction("Kde")
 class Kde(Variable):
     """A number with the kernel density of observations: smooth, where they are few.
 
@@ -128,6 +130,7 @@ class Kde(Variable):
         return {"kind": "kde", "width": self.width, "n": self.data.size, "digest": array_digest(self.data)}
 
 
+@explains_construction("EmpiricalCopula")
 class EmpiricalCopula(Variable):
     """A vector whose components depend on each other as observations do, with any distributions of their own.
 

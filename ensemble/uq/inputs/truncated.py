@@ -8,12 +8,14 @@ import numpy as np
 from scipy.special import ndtr
 
 from ensemble._check import finite, kind_of, message, real_array, require
+from ensemble._keywords import explains_calls, explains_construction
 from ensemble.uq.inputs.univariate import FrozenDistribution
 from ensemble.uq.inputs.variable import Variable, normal_of
 
 __all__ = ["Truncated", "empirical"]
 
 
+@explains_construction("Truncated")
 class Truncated(Variable):
     """A continuous distribution of one number, given that the number lies between two bounds.
 
@@ -106,6 +108,7 @@ class Truncated(Variable):
         return {"kind": "truncated", "of": self.part.description(), **ends}
 
 
+@explains_calls("empirical")
 def empirical(data: Any) -> Any:
     """Make a distribution of observed numbers: each has the same probability, equal ones together.
 

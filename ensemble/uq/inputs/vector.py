@@ -9,12 +9,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from ensemble._check import integer, require
+from ensemble._keywords import explains_construction
 from ensemble.uq.inputs.univariate import as_univariate
 from ensemble.uq.inputs.variable import Variable, array_digest
 
 __all__ = ["JointNormal", "Vector", "rows_product"]
 
 
+@explains_construction("Vector")
 class Vector(Variable):
     """Several independent numbers under one name.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, require
+from ensemble._keywords import explains_construction
 from ensemble._optional import optional
 
 __all__ = ["FromFile", "OutputMissingError", "reader_of"]
@@ -23,6 +24,7 @@ class OutputMissingError(RuntimeError):
     """A program has not written what is read."""
 
 
+@explains_construction("FromFile")
 @dataclass(frozen=True)
 class FromFile:
     """An output of a program: numbers of a file in its run folder.

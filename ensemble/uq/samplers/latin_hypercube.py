@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, require
+from ensemble._keywords import explains_construction
 from ensemble._typing import Ids
 from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
@@ -14,6 +15,7 @@ from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
 __all__ = ["LatinHypercube"]
 
 
+@explains_construction("LatinHypercube")
 class LatinHypercube(Sampler):
     """Independent Latin hypercube designs [1]_: each column of a design has one point in each of `block` equal strata.
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import one_of, real_array, require, require_type
+from ensemble._keywords import explains_construction
 from ensemble._typing import Ids
 from ensemble.uq.inputs.variable import array_digest
 from ensemble.uq.samplers.sampled_inputs import SampledInputs
@@ -16,6 +17,7 @@ from ensemble.uq.samplers.sampler import Sampler, checked_ids
 __all__ = ["Points"]
 
 
+@explains_construction("Points")
 class Points(Sampler):
     """Points of your own making: a design, a rule, measured values.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ensemble._check import integer, one_of, require
 from ensemble._kernels.quadrature.rules import HIGHEST_ORDER, smolyak
+from ensemble._keywords import explains_construction
 from ensemble._typing import Ids
 from ensemble.uq.samplers.rules import RULES, Rule, gauss_rule, germ_distributions
 from ensemble.uq.samplers.sampler import Sampler, checked_ids
@@ -26,6 +27,7 @@ MOST_POINTS = 2**40
 """Points of a tensor product, at most; they are made when they are drawn."""
 
 
+@explains_construction("Gauss")
 class Gauss(Sampler):
     """The tensor product of Gauss rules, one for each germ: exact for polynomials, for few inputs and smooth models.
 
@@ -109,6 +111,7 @@ class Gauss(Sampler):
         return {"name": self.name, "order": self.order}
 
 
+@explains_construction("SparseGrid")
 class SparseGrid(Sampler):
     """Smolyak's sparse grid [1]_: sums and differences of small tensor products, for more inputs than `Gauss`.
 

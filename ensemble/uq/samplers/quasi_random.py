@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import integer, require, warn_caller
+from ensemble._keywords import explains_construction
 from ensemble._typing import Ids
 from ensemble.uq.samplers.sampled_inputs import SampledInputs
 from ensemble.uq.samplers.sampler import Sampler, checked_ids, checked_seed
@@ -64,6 +65,7 @@ class QuasiRandom(Sampler):
         return {"name": self.name, "replicates": self.n_replicates}
 
 
+@explains_construction("Sobol")
 class Sobol(QuasiRandom):
     """Scrambled Sobol' points [1]_, the default: for smooth models the error falls faster than with random points.
 
@@ -148,6 +150,7 @@ def sobol_tables(dimension: int, seed: int, replicates: int, r: int, n_bits: int
     return tuple(tables)
 
 
+@explains_construction("Halton")
 class Halton(QuasiRandom):
     """Scrambled Halton points [1]_: any number of samples is as good as the next.
 

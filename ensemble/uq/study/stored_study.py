@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ensemble._check import message, places_of, require
+from ensemble._keywords import explains_calls
 from ensemble.scalar import Ensemble
 from ensemble.uq.inputs.inputs import Inputs
 from ensemble.uq.inputs.samples import InputSamples
@@ -154,6 +155,7 @@ class StoredStudy:
         return None if sampler is None else (self.inputs.samples(self.n, sampler=sampler, seed=self.seed), sampler)
 
 
+@explains_calls("open_study")
 def open_study(store: str | PathLike[str]) -> UqResult:
     """Read the statistics of a study in a store, finished or not, also while another process goes on with it.
 

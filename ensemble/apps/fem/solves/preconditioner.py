@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from ensemble import _check
+from ensemble._keywords import explains_construction
 from ensemble.apps.fem.discretization import Discretization
 from ensemble.linalg import AffineMatrix, CrsMatrix
 from ensemble.multigrid import (
@@ -25,6 +26,7 @@ OPERATORS = ("stored", "affine", "matrix-free")
 MATRICES = ("sample", "mean")
 
 
+@explains_construction("Multigrid")
 @dataclass(frozen=True, kw_only=True)
 class Multigrid:
     """Options of the preconditioner of `RandomDiffusion.solve`: a V-cycle of smoothed aggregation.

@@ -10,7 +10,8 @@ from ensemble._typing import Array
 __all__ = ["MemoryBudget"]
 
 NEGLIGIBLE = 1 << 20
-"""Bytes up to which free memory is not read, which takes as long as a small grid's first cells."""
+"""Bytes up to which free memory is not read, which takes as long as a small grid's first cells
+(`benchmarks gbees`)."""
 
 
 class MemoryBudget:

@@ -19,6 +19,7 @@ from ensemble._backend import array_namespace, to_numpy
 from ensemble._check import integer, kind_of, message, require
 from ensemble._compile.streams import on_device_of, to_cuda_device, to_device_of
 from ensemble._kernels.kalman.time_ranges import filter_ranges, two_filter_ranges
+from ensemble._keywords import explains_calls
 from ensemble._typing import Array, Values
 from ensemble.apps.kalman.alignment import aligned
 from ensemble.apps.kalman.devices.compiled import (
@@ -45,6 +46,7 @@ STEPS = tuple(name for name in PARTS if name not in ("m0", "P0"))
 Part = tuple[LinearGaussianModel, Any]
 
 
+@explains_calls("split_series")
 def split_series(
     model: LinearGaussianModel, y: Any, devices: Sequence[int | None], *, mask: Values | None = None
 ) -> list[tuple[LinearGaussianModel, Array]]:
@@ -115,6 +117,7 @@ def _part(series: Series, steps: slice, prior_at: str, device: int | None) -> Pa
         return LinearGaussianModel(**arrays, prior_at=prior_at), y
 
 
+@explains_calls("filter_split_series")
 def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[FilterResult]:
     """Filter one series in parts, as `kalman_filter`: every part of the result is on the device of its observations.
 
@@ -158,6 +161,7 @@ def filter_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> lis
     return _filter_sequentially(intervals)
 
 
+@explains_calls("smooth_split_series")
 def smooth_split_series(parts: Sequence[tuple[LinearGaussianModel, Any]]) -> list[SmootherResult]:
     """Smooth one series in parts: every part of the result is on the device of its observations.
 
