@@ -66,23 +66,6 @@ def test_any_number_of_samples_has_the_same_bits(n_samples, rng, monkeypatch):
     np.testing.assert_array_equal(part.backward_errors, whole.backward_errors[:n_samples])
 
 
-@pytest.mark.parametrize("chosen", [[1, 6, 8], [0, 3, 7], [0, 8, 9, 15], [2, 3, 9], [4], [5, 6, 7]])
-def test_samples_that_lie_apart_have_their_own_solutions_and_places(chosen, rng):
-    """The last of those chosen fills the tile: its number may be as far from the first as if all followed it."""
-    A, b = family_of(shuffled(60, rng), "values", 17, rng), rng.standard_normal((60, 17))
-    for _ in range(3):
-        whole = direct(A, Ensemble(b)).x.samples
-    samples, x = np.array(chosen), np.full((60, 17), 7.0)
-    left = np.ones(samples.size, bool)
-    for rule in rules_of(A.graph).known():
-        for kept in rule.plans.values():
-            if kept.at_once is not None:
-                found = solved_at_once(A.values, b, samples, 1e-10, kept.at_once, MODULE.LIMITS, x, samples)
-                left &= found.left
-    np.testing.assert_array_equal(x[:, samples], whole[:, samples])
-    assert not left.any() and (np.delete(x, samples, axis=1) == 7.0).all()
-
-
 def test_bad_samples_among_known_pivots_change_no_other(rng):
     A, b = family_of(shuffled(60, rng), "values", 20, rng), rng.standard_normal((60, 20))
     good = [direct(A, Ensemble(b)) for _ in range(3)][-1]
@@ -215,18 +198,23 @@ def test_errors_of_a_repeated_call_are_those_of_the_first(rng):
     assert messages() == first
 
 
-@pytest.mark.parametrize("chosen", [[6, 13], [0, 7], [2, 17], [3, 4, 10], [1, 2, 3, 4, 5, 6, 7, 8], [5]])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        [6, 13], [0, 7], [2, 17], [2, 3, 9], [1, 6, 8], [0, 8, 9, 15], [5, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8], [5],
+        [*range(1, 9), 16], [*range(16), 20, 35],
+    ],
+)  # fmt: skip
 def test_some_samples_are_those_named(chosen, rng, monkeypatch):
     """The last sample stands in the lanes that are left: 6 and 13, six times again, are no eight neighbours."""
-    A, b = family_of(shuffled(60, rng), "values", 20, rng), rng.standard_normal((60, 20))
+    A, b = family_of(shuffled(60, rng), "values", 36, rng), rng.standard_normal((60, 36))
     whole = [direct(A, Ensemble(b)) for _ in range(2)][-1]
     values = A.values.copy()
-    others = np.setdiff1d(np.arange(20), chosen)
+    others = np.setdiff1d(np.arange(36), chosen)
     values[:, others] *= np.exp(12.0 * rng.standard_normal((A.graph.nnz, others.size)))  # other pivots
     (pivots,) = [kept.at_once for kept in rules_of(A.graph).known[0].plans.values()]
-    x, places = np.full((60, 20), np.nan), np.array(chosen)
-    module = import_module("ensemble._kernels.direct.solved_at_once")
-    found = module.solved_at_once(values, b, places, 1e-12, pivots, MODULE.LIMITS, x, places)
+    x, places = np.full((60, 36), np.nan), np.array(chosen)
+    found = solved_at_once(values, b, places, 1e-12, pivots, MODULE.LIMITS, x, places)
     assert not found.left.any()
     np.testing.assert_array_equal(x[:, places], whole.x.samples[:, places])
     assert np.isnan(x[:, others]).all()

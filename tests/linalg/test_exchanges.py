@@ -1,5 +1,7 @@
 """Products with factorisations whose pivots are small, judged and solved with exchanges of rows."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -126,9 +128,34 @@ def test_accurate_products_are_not_factorised_again(n_samples, monkeypatch):
     np.testing.assert_array_equal(F.solve(A, b).samples, first)
 
 
+def test_any_three_samples_that_need_exchanges_have_their_own_solutions():
+    """They fill a tile in part: whichever they are, no number of a sample between them is taken for theirs.
+
+    Those between would take the same pivots, but their products are accurate.
+    """
+    rng, n, n_samples = np.random.default_rng(50_116), 40, 10
+    A = family(50_116, n, 1, tiny=1.0)
+    graph, b = A.graph, rng.standard_normal((n, n_samples))
+    good = A.values * (1.0 + 0.001 * rng.random((graph.nnz, n_samples)))
+    bad = good.copy()
+    good[graph.diagonal_entries] *= 1e-12
+    bad[graph.diagonal_entries] *= 1e-17
+    own = [direct(CrsMatrix(graph, bad[:, s]), b[:, s], kind="lu") for s in range(n_samples)]
+    for chosen in map(list, itertools.combinations(range(n_samples), 3)):
+        values = good.copy()
+        values[:, chosen] = bad[:, chosen]
+        A = CrsMatrix(graph, values)
+        result = direct(A, Ensemble(b), kind="lu")
+        assert np.flatnonzero(result.repaired).tolist() == chosen and result.converged.all()
+        assert errors(A, result.x.samples, b).max() <= 1e-13, chosen
+        for s in chosen:
+            np.testing.assert_array_equal(result.x.samples[:, s], own[s].x)
+            np.testing.assert_array_equal(result.backward_errors[s], own[s].backward_errors[0])
+
+
 @pytest.mark.slow
 def test_2000_random_families_give_no_wrong_number():
-    """Tiny pivots, units of rows and columns, near-singular samples; SuperLU with exchanges is the reference."""
+    """Tiny pivots, units of rows and columns, near-singular samples: rows of what is returned fit, or it is marked."""
     for seed in range(2000):
         rng = np.random.default_rng(seed)
         n, n_samples, symmetric = int(rng.integers(2, 60)), int(rng.choice([1, 2, 5, 9, 33])), bool(rng.integers(2))
