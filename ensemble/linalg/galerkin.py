@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ensemble._backend import array_namespace, library_and_device
 from ensemble._check import require
 from ensemble._kernels.multigrid import galerkin as kernels
 from ensemble._kernels.sparse.complex_numbers import is_complex
+from ensemble._typing import Array
 from ensemble.linalg.crs_matrix import CrsMatrix
 from ensemble.linalg.graph import CrsGraph
 from ensemble.linalg.linear_operator import inherited
+
+if TYPE_CHECKING:
+    from ensemble.linalg.symmetric import SymmetricCrsMatrix
 
 
 class GalerkinProduct:
@@ -42,7 +46,7 @@ class GalerkinProduct:
         self.graph = restriction.product(self.graph_ap)
         self._tasks: dict[Any, Any] = {}
 
-    def __call__(self, A: Any, P: CrsMatrix, out: Any = None) -> CrsMatrix:
+    def __call__(self, A: CrsMatrix | SymmetricCrsMatrix, P: CrsMatrix, out: Any = None) -> CrsMatrix:
         """The coarse matrix; `A` may be a `SymmetricCrsMatrix`, `out` a buffer of shape (graph.nnz, n_samples)."""
         if not is_complex(P.values):
             return self.with_adjoint(A, P, out)
@@ -54,7 +58,7 @@ class GalerkinProduct:
         values = kernels.product_values(tuple(restriction), transposed, ap, product, c, out)
         return inherited(CrsMatrix(self.graph, values), A, P)
 
-    def with_adjoint(self, A: Any, P: CrsMatrix, out: Any = None) -> CrsMatrix:
+    def with_adjoint(self, A: CrsMatrix | SymmetricCrsMatrix, P: CrsMatrix, out: Array | None = None) -> CrsMatrix:
         """The coarse matrix ``P^H A P``; of a real `P` that of a call.
 
         Parameters

@@ -146,7 +146,7 @@ class CrsGraph:
         results[key] = result
         return result
 
-    def met(self, key: tuple[Any, ...]) -> Any:
+    def met(self, key: tuple[object, ...]) -> object:
         """What `kept` keeps for `key`; None where it is not there."""
         results = self._results.get(key[0])
         return None if results is None else results.get(key)

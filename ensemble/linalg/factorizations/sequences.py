@@ -8,7 +8,7 @@ shows in its factors, so what was met before changes the time and no bit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -349,8 +349,7 @@ def rules_of(graph: CrsGraph) -> PivotRules:
 
 def rules_met(graph: CrsGraph) -> PivotRules | None:
     """Return what `rules_of` has made for a graph; None where it was not called."""
-    found: PivotRules | None = graph.met(RULES)
-    return found
+    return cast("PivotRules | None", graph.met(RULES))
 
 
 def exchanged_together(A: CrsMatrix, samples: np.ndarray, b: Any = None) -> Iterator[Group]:
