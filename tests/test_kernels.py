@@ -27,7 +27,8 @@ def nothing_is_left_to_numba():
     loops = [each for each in every_object() if type(each) is WorkSharing]
     own = [each for each in loops if each.__module__.startswith("ensemble._kernels")]
     assert own, "no kernel has run"
-    assert {f"{each.__module__}.{each.__qualname__}": each.by_numba for each in own if each.by_numba} == {}
+    found = {f"{each.__module__}.{each.__qualname__}": each.by_numba for each in own if each.by_numba}
+    assert found == {}, found
 
 
 WIDE = {
