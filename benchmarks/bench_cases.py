@@ -247,8 +247,7 @@ def figures() -> list[Figure]:
         Figure("`keep=\"statistics\"` over keeping all", 8.0, 2.0, "x", "propagate",
                lambda rows: rows["statistics"]["us a group"] / rows["memory"]["us a group"]),
         Figure("Gauss-Hermite of 9 variables, one thread over 16", 1.1, 1.0, "x", "threads",
-               lambda rows: rows["Gauss-Hermite, 9 variables"]["gain"], large=True,
-               why="the call stays on one thread, whatever their number: the difference is that of two rounds."),
+               lambda rows: rows["Gauss-Hermite, 9 variables"]["gain"], large=True),
         Figure("filter of 1000 series, one thread over 16", 1.6, 1.0, "x", "threads",
                lambda rows: rows["kalman_filter, 1000 series of 1000 steps"]["gain"], large=True),
     ]  # fmt: skip

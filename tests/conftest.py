@@ -206,3 +206,19 @@ def as_device(on_cpu, monkeypatch):
         monkeypatch.setattr(module, "backend_of", lambda *arrays: "cuda")
     for module in (_iteration, gmres):
         monkeypatch.setattr(module, "has_compiled_numbers", lambda array: False)
+
+
+@pytest.fixture(scope="module")
+def nothing_is_left_to_numba():
+    """A loop outside the translated language would be compiled by Numba: the same bits, four to eight times as slowly.
+
+    Of all kernels, types and widths that a module of tests runs none may be.
+    """
+    yield
+    from ensemble._compile.work_sharing import WorkSharing
+
+    loops = [each for each in every_object() if type(each) is WorkSharing]
+    own = [each for each in loops if each.__module__.startswith("ensemble._kernels")]
+    assert own, "no kernel has run"
+    found = {f"{each.__module__}.{each.__qualname__}": each.by_numba for each in own if each.by_numba}
+    assert found == {}, found

@@ -9,26 +9,13 @@ import pytest
 from ensemble._backend import asarray_like, prototype, to_numpy
 from ensemble._compile import numba
 from ensemble._compile.registry import kernel
-from ensemble._compile.work_sharing import WorkSharing
 from ensemble._kernels.all_kernels import KERNELS
 from ensemble._kernels.direct.symbolic.elimination import Elimination
 from tests import cases
 from tests.cases import CASES, SEED, SUMS_DIFFER, all_cases, device_cases, rebuilt, results, tolerance
-from tests.conftest import EVERY_WIDTH, every_object
+from tests.conftest import EVERY_WIDTH
 
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_is_left_to_numba():
-    """A loop outside the translated language would be compiled by Numba: the same bits, four to eight times as slowly.
-
-    Of all kernels, types and widths of the cases of this module none may be.
-    """
-    yield
-    loops = [each for each in every_object() if type(each) is WorkSharing]
-    own = [each for each in loops if each.__module__.startswith("ensemble._kernels")]
-    assert own, "no kernel has run"
-    found = {f"{each.__module__}.{each.__qualname__}": each.by_numba for each in own if each.by_numba}
-    assert found == {}, found
+pytestmark = pytest.mark.usefixtures("nothing_is_left_to_numba")
 
 
 WIDE = {

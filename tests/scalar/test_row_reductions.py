@@ -8,6 +8,8 @@ from ensemble.scalar import Ensemble, plain_arrays
 from tests.conftest import examples
 from tests.scalar.law_cases import names
 
+pytestmark = pytest.mark.usefixtures("nothing_is_left_to_numba")
+
 SHAPES = [1, 2, 3, 7, 8, 9, 16, 40, 127, 129, 300, 777]
 SAMPLES = [1, 2, 3, 8, 9, 33]
 

@@ -91,9 +91,9 @@ def _places(largest: bool) -> Any:
                     if any_lane(((now != old) | odd) & (old == old)):
                         for i in range(first, first + LANES):
                             for k in range(begin, end):
-                                value = x[base + k * width + i]
-                                if _exceeds(value, best[i], largest):
-                                    best[i] = value
+                                number = x[base + k * width + i]
+                                if _exceeds(number, best[i], largest):
+                                    best[i] = number
                                     out[to + i] = k
 
     return loop
