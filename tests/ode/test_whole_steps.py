@@ -33,18 +33,20 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_one_pass_has_the_bits_of_its_parts(case, dtype, monkeypatch):
+def solver(case, dtype, method):
+    """A function that solves the problem of a case for parameters ``p``, one of each sample."""
     options = {"t": (0.0, 0.5), "rtol": 1e-4} | CASES[case]
     span = options.pop("t")
     start = np.linspace(1.0, 2.0, N).astype(dtype)
     if "atol" in options:
         options["atol"] = options["atol"].astype(dtype)
+    return lambda p: ode.solve(forced, start, span, p=Ensemble(p.astype(dtype)[None]), method=method, **options)
 
-    def solved(p):
-        return ode.solve(forced, start, span, p=Ensemble(p.astype(dtype)[None]), method="rodas4", **options)
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_one_pass_has_the_bits_of_its_parts(case, dtype, monkeypatch):
+    solved = solver(case, dtype, "rodas4")
     p = np.linspace(1.0, 30.0, 9)
     whole, alone = solved(p), solved(p[4:5])
     assert implicit.Steps._whole_steps(_steps_of(solved, p, monkeypatch)) is not None
@@ -64,15 +66,7 @@ def test_one_pass_has_the_bits_of_its_parts(case, dtype, monkeypatch):
 @pytest.mark.parametrize("case", [case for case in CASES if case != "fixed steps"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_passes_of_a_lone_sample_have_the_bits_of_those_together(case, dtype, monkeypatch):
-    options = {"t": (0.0, 0.5), "rtol": 1e-4} | CASES[case]
-    span = options.pop("t")
-    start = np.linspace(1.0, 2.0, N).astype(dtype)
-    if "atol" in options:
-        options["atol"] = options["atol"].astype(dtype)
-
-    def solved(p):
-        return ode.solve(forced, start, span, p=Ensemble(p.astype(dtype)[None]), method="bdf", **options)
-
+    solved = solver(case, dtype, "bdf")
     passes, calls = bdf.passes_alone, []
     monkeypatch.setattr(bdf, "passes_alone", lambda *arguments: (calls.append(0), passes(*arguments))[1])
     p = np.array([1.0, 12.0, 30.0])

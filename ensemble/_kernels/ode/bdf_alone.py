@@ -29,6 +29,7 @@ from ensemble._kernels.ode.rodas_alone import (
     factorized,
     solved,
     state_of,
+    write_parameters,
 )
 from ensemble._typing import Array
 
@@ -103,12 +104,7 @@ def _passes(width: int) -> Any:
         factor, outcome, act, status, once, limit,
     ):  # fmt: skip
         zero, one, count = zeros(numbers, width), numbers[2], 0
-        for which in range(3):
-            if places[5 * which + 1] == places[5 * which]:
-                continue
-            first = places[5 * which + 2] + places[5 * which + 3] + 1
-            for k in range(p.size):
-                work[first + k] = p[k]
+        write_parameters(places, work, p)
         while count < limit:
             if waiting[0]:
                 broken[0] = _renew(code, places, work, flat_y, t_new[0], per_c[0], zero)

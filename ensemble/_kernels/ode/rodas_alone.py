@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ensemble._compile.lanes.types import zeros
-from ensemble._compile.numba import compiled_procedure
+from ensemble._compile.numba import compiled_procedure, inner
 from ensemble._compile.plain_code import (
     LANES,
     Indices,
@@ -358,6 +358,17 @@ def steps_alone(
     return Run(found, y, square, stages)
 
 
+@inner
+def write_parameters(places, work, p):
+    """Write the parameters of a sample to the memory of each of the three programs that there are."""
+    for which in range(3):
+        if places[5 * which + 1] == places[5 * which]:
+            continue
+        first = places[5 * which + 2] + places[5 * which + 3] + 1
+        for k in range(p.size):
+            work[first + k] = p[k]
+
+
 @functools.cache
 def _steps(width: int) -> Any:
     @compiled_procedure
@@ -367,12 +378,7 @@ def _steps(width: int) -> Any:
         status, y_new, flat_new, square, m, fixed, limit,
     ):  # fmt: skip
         zero, before = zeros(numbers, width), places[BEFORE]
-        for which in range(3):
-            if places[5 * which + 1] == places[5 * which]:
-                continue
-            first = places[5 * which + 2] + places[5 * which + 3] + 1
-            for k in range(p.size):
-                work[first + k] = p[k]
+        write_parameters(places, work, p)
         found, count, none = 0, 0, slope
         while True:
             planned(ended, t, h, t0, t1, direction, longest, n_steps, most, control, fixed, running, last, length,
