@@ -57,7 +57,7 @@ LIBRARIES ?= /tmp/ensemble-libraries
 LIBRARIES_TESTS = tests/scalar ensemble/linalg/bridge \
 	$(shell grep -rlE 'torch|jax' --include='test_*.py' --exclude-dir=scalar tests | sort)
 
-test-libraries-here:  ## arrays of PyTorch and JAX, of which PYTHON has those that it is told to test
+test-libraries-here:  ## tests of arrays of PyTorch and JAX, with those that are installed for PYTHON
 	$(PYTHON) -m pytest -n auto --dist worksteal --assert=plain -p no:cacheprovider \
 		-m "not slow and not cuda and not emulated" -k "torch or jax" $(LIBRARIES_TESTS)
 

@@ -31,7 +31,7 @@ def no_attribute(module: str, name: str) -> AttributeError:
     Python itself adds a name that is spelt alike, where the error ends a program.
     """
     text = f"module {module!r} has no attribute {name!r}"
-    if not name.startswith("_"):  # names with underscores are asked for by tools
+    if not name.startswith("_"):  # tools look up names with underscores
         place = public_names(Path(importlib.import_module("ensemble").__path__[0]), "ensemble").get(name)
         text += f". Use {place}." if place else ""
     return AttributeError(text, name=name, obj=sys.modules[module])

@@ -209,7 +209,7 @@ def _on_host(system: LinearSystem, A: CrsMatrix, samples: np.ndarray) -> tuple[L
 
 
 class ConditionsByKnown(Conditions):
-    """Conditions of samples that known sequences of pivots solved; nothing is worked out before it is asked for."""
+    """Conditions of samples that known sequences of pivots solved, each computed at its first use."""
 
     def __init__(self, A: CrsMatrix, prints: np.ndarray, repaired: np.ndarray) -> None:
         self.A, self.plan, self.of_exchanged, self.known = A, None, conditions_of, None

@@ -48,7 +48,7 @@ def rows_along(samples: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, 
 
 
 def with_row(ufunc: Any, samples: np.ndarray, row: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """``ufunc(samples, row)`` of one number a sample: neighbouring rows are put together to long ones."""
+    """Return ``ufunc(samples, row)`` for a row of one number a sample, by calls on several rows of `samples` each."""
     width, most = row.shape[-1], FOLDED // max(row.shape[-1], 1)
     n = samples.size // width if width else 0
     if most < 2 or n < 4 * most or samples.shape[-1] != width or not samples.flags.c_contiguous:
@@ -222,12 +222,11 @@ def _by_folds(ufunc: Any) -> Callable[..., np.ndarray | None]:
 def _without_nan(ufunc: Any) -> Callable[..., np.ndarray | None]:
     """`nanmax` and `nanmin` of rows of which none is NaN alone."""
 
+    folded = _by_folds(ufunc)
+
     def reduce(samples: np.ndarray, axes: tuple[int, ...]) -> np.ndarray | None:
-        found = _foldable(samples, axes)
-        result = None if found is None else _folded(ufunc, found[0])
-        if found is None or result is None or (result.dtype.kind == "f" and np.isnan(result).any()):
-            return None
-        return result.reshape(found[1])
+        result = folded(samples, axes)
+        return None if result is None or (result.dtype.kind == "f" and np.isnan(result).any()) else result
 
     return reduce
 
